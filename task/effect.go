@@ -1,0 +1,49 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import "time"
+
+// Effect is something that belongs to a transition and is written in the same
+// transaction by the engine. The set is sealed.
+type Effect interface{ effect() }
+
+// Journal asks for one lifecycle entry in the task's stream.
+type Journal struct {
+	Kind string // journal.Kind*, snake case
+	Data any    // a small struct that marshals to JSON; nil for none
+}
+
+// Notify asks for a notice to the direct parent (or by the fallback of the mail
+// rules to an ancestor, the root session, or the outbox). Kind is created,
+// backgrounded, waiting, completed, failed or canceled.
+type Notify struct {
+	Kind    string
+	Summary string
+}
+
+// Alarm asks for the timer row (Kind, task) to be due At; a zero At removes it.
+type Alarm struct {
+	Kind AlarmKind
+	At   time.Time
+}
+
+// AlarmKind names a timer.
+type AlarmKind string
+
+const (
+	// AlarmDeadline is due at the task's deadline.
+	AlarmDeadline AlarmKind = "deadline"
+	// AlarmRetention is due when the finished task may be forgotten.
+	AlarmRetention AlarmKind = "retention"
+)
+
+// Tell asks the engine to tell the attempt's worker after the commit (a doorbell:
+// losing it costs one poll). Signal is cancel or detached.
+type Tell struct{ Signal string }
+
+func (Journal) effect() {}
+func (Notify) effect()  {}
+func (Alarm) effect()   {}
+func (Tell) effect()    {}
