@@ -73,6 +73,7 @@ type Hint struct {
 // which keys it needs only from what it reads returns [More] and is run again.
 type Tx interface {
 	Now() time.Time
+	Declared(k Key) bool // whether k may be read
 
 	Task(id task.ID) (task.Record, bool) // TaskKey
 	PutTask(r task.Record)               // TaskKey; streams, names, queues follow from the record
