@@ -1,4 +1,9 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command outlive runs commands as tasks that outlive the call that started them.
 package main
+
 import (
 	_ "github.com/creack/pty"
 	_ "github.com/rogpeppe/go-internal/testscript"
@@ -6,4 +11,5 @@ import (
 	_ "golang.org/x/sys/unix"
 	_ "golang.org/x/term"
 )
+
 func main() {}

@@ -1,4 +1,9 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package deps keeps the modules in go.mod that packages still to come need.
 package deps
+
 import (
 	_ "github.com/anishathalye/porcupine"
 	_ "github.com/fsnotify/fsnotify"
