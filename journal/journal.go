@@ -58,6 +58,7 @@ const (
 	KindResumed         = "task.resumed"
 	KindSuspended       = "task.suspended"
 	KindReleased        = "task.released"
+	KindUnattended      = "task.unattended"
 	KindYielded         = "task.yielded"
 	KindRetrying        = "task.retrying"
 	KindCancelRequested = "task.cancel_requested"

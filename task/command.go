@@ -17,9 +17,15 @@ type Command interface {
 
 // Fence is the attempt's right to write: attempt number, worker and epoch. The
 // caller of [Apply] has already checked that the worker's lease lives.
+//
+// For a parent-owned task the fence is its hold: Attempt and Lease of the parent's
+// attempt. Held counts the unfinished parent-owned children of the attempt, by the
+// engine's reading in the same transaction: while there are any, Complete, Wait,
+// Suspend and Yield are refused.
 type Fence struct {
 	Attempt int64
 	Lease   Lease
+	Held    int
 }
 
 // Create makes a task. It is the only command on the zero Record. The engine
@@ -29,8 +35,12 @@ type Create struct {
 }
 
 // Start begins an attempt of a pending, due task. StopOnly starts may begin before
-// DueAt and exist to run the stop hook of a task that is to be canceled.
-type Start struct{ Lease Lease }
+// DueAt and exist to run the stop hook of a task that is to be canceled. Outside
+// is set when the executor has a stop hook.
+type Start struct {
+	Lease   Lease
+	Outside bool
+}
 
 // Adopt takes over a recoverable, start-committed task that is unattended or
 // whose worker is proved dead. Nothing is started.
@@ -77,18 +87,21 @@ type Complete struct {
 	EndedAt    time.Time
 }
 
-// Wait parks the attempt until its tickets are decided. Answered counts those of
-// Tickets already decided, by the engine's reading in the same transaction.
+// Wait parks the attempt until its tickets are decided. Decided names those of
+// Tickets that are decided already, by the engine's reading in the same
+// transaction; Answered is their number, for an engine that only counts.
 type Wait struct {
 	Fence      Fence
 	Tickets    []TicketID
 	All        bool
 	Answered   int
+	Decided    []TicketID
 	Cursor     int64
 	Checkpoint *Checkpoint
 }
 
-// Suspend parks the attempt until a release. Reason is parked, operator or idle.
+// Suspend parks the attempt until a release. Reason is one of the Suspend
+// constants. A zero Checkpoint keeps the one there is.
 type Suspend struct {
 	Fence      Fence
 	Reason     string
@@ -132,10 +145,17 @@ type RequestCancel struct {
 }
 
 // Send accepts one input; the engine stores it in the same transaction with the
-// sequence the new LatestInput names. Wakes marks steer and interrupt.
-type Send struct{ Wakes bool }
+// sequence the new LatestInput names. Wakes marks steer and interrupt. Input is
+// what the entry tells of it; its Seq is set by Apply.
+type Send struct {
+	Wakes bool
+	Input InputNote
+}
 
-// Decide tells a waiting task that tickets were decided; Satisfied when enough.
+// Decide tells a task that one of its tickets was decided; Satisfied when that is
+// enough to go on, by the engine's reading of the ticket rows. A task whose last
+// open ticket it was, or that waits for any, goes on in any case. Deciding a ticket
+// that is not open changes nothing.
 type Decide struct {
 	Ticket    TicketID
 	Satisfied bool
@@ -150,13 +170,22 @@ type Publish struct{}
 // Reveal is Publish by the rule that nothing stays hidden whose observer is gone:
 // publishes, also a terminal task whose outcome was not taken; a policy of cancel
 // requests cancel instead on a live one.
-type Reveal struct{ Policy LivenessPolicy }
+type Reveal struct {
+	Policy     LivenessPolicy
+	WorkerGone bool // as in RequestCancel
+}
 
-// Expire ends the attempt of a worker whose lease is over.
+// Expire ends the attempt of a worker whose lease is over. A recoverable task with
+// a committed start becomes unattended; Fence names the attempt to end.
 type Expire struct{ Fence Fence }
 
 // Orphan ends the hold of a parent-owned task whose parent's attempt is over.
 type Orphan struct{ Generation int64 }
+
+// Retake gives a parent-owned task that is not yet orphaned to the next attempt of
+// its parent, with a new generation. The engine has checked that the old hold is
+// over and that the invocation is the same.
+type Retake struct{ Hold Hold }
 
 // HandOff passes a parent-owned task to the manager with a new generation.
 type HandOff struct {
@@ -164,6 +193,7 @@ type HandOff struct {
 	Tickets    []TicketID
 	All        bool
 	Answered   int
+	Decided    []TicketID // as in Wait
 	Suspend    bool
 	Checkpoint *Checkpoint
 	Cursor     int64
@@ -207,6 +237,7 @@ const (
 	OpReveal        Op = "reveal"
 	OpExpire        Op = "expire"
 	OpOrphan        Op = "orphan"
+	OpRetake        Op = "retake"
 	OpHandOff       Op = "hand_off"
 	OpOffer         Op = "offer"
 	OpSeal          Op = "seal"
@@ -238,6 +269,7 @@ func Ops() []Op {
 		OpReveal,
 		OpExpire,
 		OpOrphan,
+		OpRetake,
 		OpHandOff,
 		OpOffer,
 		OpSeal,
@@ -267,6 +299,7 @@ func (Publish) Op() Op       { return OpPublish }
 func (Reveal) Op() Op        { return OpReveal }
 func (Expire) Op() Op        { return OpExpire }
 func (Orphan) Op() Op        { return OpOrphan }
+func (Retake) Op() Op        { return OpRetake }
 func (HandOff) Op() Op       { return OpHandOff }
 func (Offer) Op() Op         { return OpOffer }
 func (Seal) Op() Op          { return OpSeal }
@@ -294,6 +327,7 @@ func (Publish) sealed()       {}
 func (Reveal) sealed()        {}
 func (Expire) sealed()        {}
 func (Orphan) sealed()        {}
+func (Retake) sealed()        {}
 func (HandOff) sealed()       {}
 func (Offer) sealed()         {}
 func (Seal) sealed()          {}

@@ -6,7 +6,8 @@ package task
 import "time"
 
 // Effect is something that belongs to a transition and is written in the same
-// transaction by the engine. The set is sealed.
+// transaction by the engine. The set is sealed. [Apply] returns them in this order:
+// Journal (in the order they are to be appended), Notify, Alarm, Tell.
 type Effect interface{ effect() }
 
 // Journal asks for one lifecycle entry in the task's stream.
@@ -16,8 +17,8 @@ type Journal struct {
 }
 
 // Notify asks for a notice to the direct parent (or by the fallback of the mail
-// rules to an ancestor, the root session, or the outbox). Kind is created,
-// backgrounded, waiting, completed, failed or canceled.
+// rules to an ancestor, the root session, or the outbox). It comes from published
+// tasks only. Kind is one of the Notice constants.
 type Notify struct {
 	Kind    string
 	Summary string
@@ -40,8 +41,27 @@ const (
 )
 
 // Tell asks the engine to tell the attempt's worker after the commit (a doorbell:
-// losing it costs one poll). Signal is cancel or detached.
+// losing it costs one poll). Signal is one of the Signal constants.
 type Tell struct{ Signal string }
+
+const (
+	// SignalCancel means that a cancel was requested.
+	SignalCancel = "cancel"
+	// SignalDetached means that the foreground caller is gone; nothing is restarted.
+	SignalDetached = "detached"
+	// SignalInput means that there is new input.
+	SignalInput = "input"
+)
+
+// Kinds of notices.
+const (
+	NoticeCreated      = "created"
+	NoticeBackgrounded = "backgrounded"
+	NoticeWaiting      = "waiting"
+	NoticeCompleted    = "completed"
+	NoticeFailed       = "failed"
+	NoticeCanceled     = "canceled"
+)
 
 func (Journal) effect() {}
 func (Notify) effect()  {}

@@ -88,6 +88,20 @@ const (
 	LivePark LivenessPolicy = "park"
 )
 
+// Reasons of a suspension.
+const (
+	// SuspendParked means that nobody wanted it and its liveness policy said park.
+	SuspendParked = "parked"
+	// SuspendOperator means that a person or an operator asked.
+	SuspendOperator = "operator"
+	// SuspendIdle means that it had nothing to do. Unread input keeps it going.
+	SuspendIdle = "idle"
+)
+
+// LostAttempts is how many attempts in a row may be lost with their workers before
+// a task without MaxAttempts that retries on lease loss counts as poison.
+const LostAttempts = 5
+
 // Failure codes the core writes. Executors add their own.
 const (
 	CodeWorkerLost = "worker_lost"

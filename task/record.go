@@ -39,6 +39,9 @@ type Checkpoint struct {
 	Data    []byte `json:"data,omitempty"`
 }
 
+// IsZero reports whether there is no checkpoint.
+func (c Checkpoint) IsZero() bool { return c.Format == "" && c.Version == 0 && c.Data == nil }
+
 // Candidate is a result stored first and sealed second (parent-owned tasks), or
 // kept over a bounce. Cursor is the input cursor it was made at.
 type Candidate struct {
@@ -62,6 +65,12 @@ type Lease struct {
 
 // IsZero reports whether nobody holds it.
 func (l Lease) IsZero() bool { return l.Worker == "" }
+
+// Defaults of [Backoff].
+const (
+	DefaultBackoffInitial = time.Second
+	DefaultBackoffMax     = 5 * time.Minute
+)
 
 // Hold ties a parent-owned child to the attempt of its parent that drives it.
 type Hold struct {
@@ -149,13 +158,15 @@ type Record struct {
 	LatestInput   int64 `json:"latest_input,omitempty"`
 	ConsumedInput int64 `json:"consumed_input,omitempty"`
 	AttemptInput  int64 `json:"attempt_input,omitempty"` // ConsumedInput when the attempt started
+	WakeInput     int64 `json:"wake_input,omitempty"`    // newest steer or interrupt input since the attempt started
+	Bounced       bool  `json:"bounced,omitempty"`       // went back for unread input; cleared when the cursor moves
 
 	// Schedule.
 	Queue          string    `json:"queue,omitempty"`
 	ConcurrencyKey string    `json:"concurrency_key,omitempty"`
 	Priority       int       `json:"priority,omitempty"` // smaller is sooner; 0 is normal
 	DueAt          time.Time `json:"due_at,omitzero"`
-	MaxAttempts    int       `json:"max_attempts,omitempty"` // limits Failures + 1; 0 means 1
+	MaxAttempts    int       `json:"max_attempts,omitempty"` // limits Failures + 1; 0 means 1, and LostAttempts for lost workers
 	Failures       int       `json:"failures,omitempty"`
 	Progressed     bool      `json:"progressed,omitempty"` // since Start
 	Backoff        Backoff   `json:"backoff,omitzero"`
@@ -184,6 +195,13 @@ func (r *Record) Stream() string {
 func (r *Record) Unattended() bool {
 	return r.State == Running && r.Owner == OwnerManager && r.Lease.IsZero()
 }
+
+// StopOnly reports whether the next start of the task only runs the stop hook: it
+// is pending and to be canceled.
+func (r *Record) StopOnly() bool { return r.State == Pending && r.Canceling() }
+
+// Canceling reports whether a cancel was requested and the task has not ended.
+func (r *Record) Canceling() bool { return !r.CancelRequestedAt.IsZero() && !r.State.Terminal() }
 
 // Unread returns how many inputs nobody consumed.
 func (r *Record) Unread() int64 { return r.LatestInput - r.ConsumedInput }
