@@ -1,0 +1,98 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package archtest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Limits of size, in lines and in exported names.
+const (
+	softFile    = 600
+	hardFile    = 900
+	hardPackage = 2500 // without tests
+	rootNames   = 60
+)
+
+// longFiles is where files over softFile are listed, each with its reason.
+const longFiles = "internal/archtest/testdata/long_files.txt"
+
+// checkSizes judges files and packages. Generated files count for nothing.
+func checkSizes(t *tree) []string {
+	var out []string
+	allowed, bad := reasons(t.texts[longFiles])
+	for _, line := range bad {
+		out = append(out, fmt.Sprintf("%s: %q: want a path and a reason", longFiles, line))
+	}
+	sum := map[string]int{}
+	for _, s := range t.sources() {
+		if generated(t.texts[s.path]) {
+			continue
+		}
+		n := t.lines(s.path)
+		if !s.test {
+			sum[s.dir] += n
+		}
+		_, listed := allowed[s.path]
+		delete(allowed, s.path)
+		switch {
+		case n > hardFile:
+			out = append(out, fmt.Sprintf("%s: %d lines, at most %d", s.path, n, hardFile))
+		case n > softFile && !listed:
+			out = append(out, fmt.Sprintf("%s: %d lines, over %d: split it, or list it in %s with a reason", s.path, n, softFile, longFiles))
+		case n <= softFile && listed:
+			out = append(out, fmt.Sprintf("%s: %s is not over %d lines any more: take it off the list", longFiles, s.path, softFile))
+		}
+	}
+	for _, gone := range slices.Sorted(maps.Keys(allowed)) {
+		out = append(out, fmt.Sprintf("%s: %s does not exist: take it off the list", longFiles, gone))
+	}
+	for _, dir := range t.dirs() {
+		if n := sum[dir]; n > hardPackage {
+			out = append(out, fmt.Sprintf("%s: the package has %d lines without tests, at most %d", dir, n, hardPackage))
+		}
+	}
+	if n := len(exportedNames(t, ".")); n > rootNames {
+		out = append(out, fmt.Sprintf("the root package exports %d names, at most %d", n, rootNames))
+	}
+	return out
+}
+
+// reasons parses lines of "path reason"; # starts a comment.
+func reasons(text []byte) (m map[string]string, bad []string) {
+	m = map[string]string{}
+	sc := bufio.NewScanner(bytes.NewReader(text))
+	for sc.Scan() {
+		line := strings.TrimSpace(sc.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, reason, _ := strings.Cut(line, " ")
+		if reason = strings.TrimSpace(reason); reason == "" {
+			bad = append(bad, line)
+			continue
+		}
+		m[name] = reason
+	}
+	return m, bad
+}
+
+// generated reports whether a Go file says that a tool wrote it.
+func generated(text []byte) bool {
+	head, _, _ := bytes.Cut(text, []byte("\npackage "))
+	for line := range bytes.Lines(head) {
+		if bytes.HasPrefix(line, []byte("// Code generated ")) && bytes.HasSuffix(bytes.TrimSpace(line), []byte("DO NOT EDIT.")) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestSizes(t *testing.T) { report(t, checkSizes(repo(t))) }
