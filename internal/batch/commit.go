@@ -1,0 +1,225 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package batch
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/store"
+)
+
+// maxRounds bounds how often one function may ask for more keys.
+const maxRounds = 16
+
+var errRounds = fault.New(fault.Invalid, "store: update asked for more keys too often")
+
+// loop commits batches until nothing waits.
+func (e *Executor) loop(context.Context) {
+	var ops, again []*op
+	for {
+		// Let the callers just answered come back first: what they ask for next
+		// belongs to this batch. With nobody ready to run this costs nothing.
+		runtime.Gosched()
+		ops = append(ops[:0], again...)
+		again = again[:0]
+		e.mu.Lock()
+		if e.holds == 0 {
+			ops = e.takeLocked(ops)
+		}
+		if len(ops) == 0 {
+			e.active = false
+			if e.idle != nil {
+				close(e.idle)
+				e.idle = nil
+			}
+			e.mu.Unlock()
+			return
+		}
+		e.mu.Unlock()
+		again = e.process(ops, again)
+		clear(ops)
+	}
+}
+
+// process commits ops, answers them, and returns again with those appended that
+// are to run in the next batch.
+func (e *Executor) process(ops, again []*op) []*op {
+	done, later, err := e.attempt(ops)
+	again = append(again, later...)
+	if err == nil {
+		answer(done)
+		return again
+	}
+	if len(done) == 1 || wholeBatch(err) {
+		for _, o := range done {
+			if !o.own {
+				o.err = err
+			}
+		}
+		answer(done)
+		return again
+	}
+	half := len(done) / 2
+	again = e.process(done[:half:half], again)
+	return e.process(done[half:], again)
+}
+
+func answer(ops []*op) {
+	for _, o := range ops {
+		o.done <- struct{}{}
+	}
+}
+
+// wholeBatch reports whether an error has nothing to do with any one function.
+func wholeBatch(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.UnknownOutcome, fault.Closed:
+		return true
+	}
+	return false
+}
+
+// attempt runs ops in one transaction:
+//
+//  1. Begin, and take the batch's time.
+//  2. Load the union of the keys.
+//  3. Run every function; one that fails leaves no trace.
+//  4. Flush and Commit, unless nothing was staged.
+//  5. Ring the hub.
+//
+// It returns the ops whose outcome is decided by err or, when err is nil, by
+// their own err, and those that did not get a turn.
+func (e *Executor) attempt(ops []*op) (done, later []*op, err error) {
+	for _, o := range ops {
+		o.err, o.own = nil, false
+	}
+	last, err := e.driver.Begin()
+	if err != nil {
+		return ops, nil, err
+	}
+	committed := false
+	defer func() {
+		if !committed {
+			e.driver.Rollback()
+		}
+	}()
+	e.tx.reset(e.now(last))
+	if err := e.load(ops); err != nil {
+		return ops, nil, err
+	}
+	done = ops[:0:0]
+	for i, o := range ops {
+		if i > 0 && e.tx.bytes > e.opts.Bytes {
+			later = append(later, ops[i:]...)
+			break
+		}
+		late, err := e.run(o)
+		switch {
+		case err != nil:
+			return ops, nil, err
+		case late:
+			later = append(later, o)
+		default:
+			done = append(done, o)
+		}
+	}
+	if !e.tx.dirty() {
+		return done, later, nil
+	}
+	e.tx.staging(&e.staging)
+	if err := e.driver.Flush(&e.staging); err != nil {
+		return done, later, err
+	}
+	if err := e.driver.Commit(); err != nil {
+		return done, later, err
+	}
+	committed = true
+	if e.hub.Listening() {
+		e.hub.Ring(e.staging.Hint())
+	}
+	return done, later, nil
+}
+
+// now is the store's clock: it has microseconds and never goes back.
+func (e *Executor) now(last time.Time) time.Time {
+	now := e.opts.Clock().UTC().Truncate(time.Microsecond)
+	if now.Before(last) {
+		return last
+	}
+	return now
+}
+
+func (e *Executor) load(ops []*op) error {
+	var keys []store.Key
+	for _, o := range ops {
+		keys = e.missing(keys, o.keys)
+	}
+	return e.driver.Load(keys, &e.tx.rows)
+}
+
+// missing appends the keys that are not loaded, and takes them as loaded.
+func (e *Executor) missing(dst, keys []store.Key) []store.Key {
+	for _, k := range keys {
+		if _, ok := e.tx.have[k]; !ok {
+			e.tx.have[k] = struct{}{}
+			dst = append(dst, k)
+		}
+	}
+	return dst
+}
+
+// run gives one function its turn, loading more keys as it asks for them. Late
+// means that it is to run in the next batch; an error is the driver's.
+func (e *Executor) run(o *op) (late bool, err error) {
+	e.tx.first = !e.tx.dirty()
+	for {
+		e.tx.begin(o.keys)
+		err := e.call(o.fn)
+		if err == nil {
+			e.tx.keep()
+			return false, nil
+		}
+		e.tx.undo()
+		if _, late := err.(*laterError); late {
+			return true, nil
+		}
+		keys, ok := store.AsMore(err)
+		if !ok {
+			o.err, o.own = err, e.tx.first
+			return false, nil
+		}
+		if o.more++; o.more > maxRounds {
+			o.err = errRounds
+			return false, nil
+		}
+		o.keys = slices.Concat(o.keys, keys)
+		if err := e.driver.Load(e.missing(nil, keys), &e.tx.rows); err != nil {
+			return false, err
+		}
+	}
+}
+
+type laterError struct{}
+
+func (*laterError) Error() string { return "store: update runs in the next batch" }
+
+// call recovers a panic of fn: it is the failure of that one update.
+func (e *Executor) call(fn func(store.Tx) error) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case errLater:
+			err = &laterError{}
+		default:
+			err = fmt.Errorf("update panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn(e.tx)
+}
