@@ -22,11 +22,11 @@ type Host struct {
 type Verdict uint8
 
 const (
-	// Unknown: no proof either way; only the lease counts.
+	// Unknown is no proof either way: only the lease counts.
 	Unknown Verdict = iota
-	// Alive: the lock is held.
+	// Alive means that the lock is held.
 	Alive
-	// Dead: exactly that file is there and nobody holds it.
+	// Dead means that exactly that file is there and nobody holds it.
 	Dead
 )
 

@@ -108,6 +108,7 @@ func (a *api) general(d *ast.GenDecl) {
 }
 
 // value adds a constant with its value, which is protocol, or a variable without.
+// Without typ its type follows from an expression, which is not judged.
 func (a *api) value(tok token.Token, name string, typ, value ast.Expr, iota int) {
 	line := tok.String() + " " + name
 	if typ != nil {
@@ -118,6 +119,10 @@ func (a *api) value(tok token.Token, name string, typ, value ast.Expr, iota int)
 		if usesIota(value) {
 			line += fmt.Sprintf(" (%d)", iota)
 		}
+	}
+	if typ == nil {
+		a.add(nil, "%s", line)
+		return
 	}
 	a.add(typ, "%s", line)
 }
@@ -175,7 +180,7 @@ func (a *api) typ(spec *ast.TypeSpec) {
 func (a *api) add(shown ast.Node, format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	a.lines[line] = true
-	if shown == nil || shown == ast.Expr(nil) {
+	if shown == nil {
 		return
 	}
 	imports := a.s.imports()

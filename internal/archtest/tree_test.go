@@ -68,14 +68,14 @@ func load(fsys fs.FS) (*tree, error) {
 }
 
 func (t *tree) add(fsys fs.FS, name string) error {
-	if fi, err := fs.Stat(fsys, name); err != nil || fi.Size() > 4<<20 {
-		return nil // a built binary, or gone
-	}
 	b, err := fs.ReadFile(fsys, name)
+	if errors.Is(err, fs.ErrNotExist) { // removed while we walk
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if bytes.IndexByte(b, 0) >= 0 {
+	if bytes.IndexByte(b, 0) >= 0 { // a built binary
 		return nil
 	}
 	t.texts[name] = b

@@ -1,0 +1,33 @@
+# Each target walks every module of the repository. `make test` is the test command of
+# the README.
+
+GO      ?= go
+MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*/go.mod bench/go.mod examples/go.mod))))
+# The race detector needs a C compiler.
+RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
+
+.PHONY: build test lint fmt fuzz tidy api
+
+build: ## the binary, ./outlive
+	$(GO) build -o outlive ./cmd/outlive
+
+test: ## all tests of all modules, under the race detector where there is a C compiler
+	@set -e; for m in $(MODULES); do \
+		echo "$(GO) test $(RACE) -shuffle=on ./...  # in $$m"; \
+		(cd $$m && $(GO) test $(RACE) -shuffle=on ./...); \
+	done
+
+lint: ## golangci-lint must be in PATH; .ci/run says which version
+	@set -e; for m in $(MODULES); do echo "golangci-lint run  # in $$m"; (cd $$m && golangci-lint run ./...); done
+
+fmt: ## gofumpt must be in PATH; .ci/run says which version
+	gofumpt -w .
+
+fuzz: ## every fuzz target of the pure packages; FUZZTIME=1m for longer
+	@.ci/fuzz
+
+tidy: ## go.mod and go.sum of every module
+	@set -e; for m in $(MODULES); do (cd $$m && $(GO) mod tidy); done
+
+api: ## accept a wanted change of the exported API or the layer table
+	$(GO) test ./internal/archtest -update
