@@ -31,6 +31,8 @@ type tree struct {
 	fset  *token.FileSet
 	pkgs  map[string][]*source
 	texts map[string][]byte // every text file by path, Go files too
+
+	broken []string // Go files that do not parse
 }
 
 // source is one parsed Go file. Files below testdata are texts only.
@@ -83,8 +85,9 @@ func (t *tree) add(fsys fs.FS, name string) error {
 		return nil
 	}
 	f, err := parser.ParseFile(t.fset, name, b, parser.ParseComments)
-	if err != nil {
-		return err
+	if err != nil { // the compiler says it too; the other files are still judged
+		t.broken = append(t.broken, err.Error())
+		return nil
 	}
 	dir := path.Dir(name)
 	t.pkgs[dir] = append(t.pkgs[dir], &source{path: name, dir: dir, ast: f, test: strings.HasSuffix(name, "_test.go")})
@@ -175,3 +178,5 @@ func report(t *testing.T, problems []string) {
 		t.Error(p)
 	}
 }
+
+func TestParse(t *testing.T) { report(t, repo(t).broken) }
