@@ -42,6 +42,10 @@ type Executor struct {
 	// attempt. It is idempotent; nil means there is nothing outside. The result, when
 	// not zero, ends the task. Defaults to nil.
 	Stop func(ctx context.Context, a *Attempt) Result
+	// Ended reports whether what an unattended task left outside has ended, so that
+	// any process may adopt it just to record the end. It is quick and changes
+	// nothing. Defaults to false.
+	Ended func(ctx context.Context, r task.Record) bool
 }
 
 // Causes an attempt's context ends with, beside *CanceledError.

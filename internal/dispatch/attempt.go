@@ -1,0 +1,268 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/internal/apply"
+	"github.com/outlive-dev/outlive/journal"
+	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/store"
+	"github.com/outlive-dev/outlive/task"
+	"github.com/outlive-dev/outlive/work"
+)
+
+// Bounds of the final flush: what a canceled attempt may still write.
+const (
+	flushTime  = 5 * time.Second
+	flushBytes = 64 << 10
+)
+
+// attempt is one attempt that runs here. It implements work.Port.
+//
+// Concurrency: rec, fence, ex and the channels are fixed; mu guards the rest.
+type attempt struct {
+	d        *Dispatcher
+	rec      task.Record
+	fence    task.Fence
+	ex       *work.Executor
+	cancel   context.CancelCauseFunc
+	ctx      context.Context //nolint:containedctx // the attempt's own, it lives as long
+	detached chan struct{}
+	done     chan struct{}
+
+	mu         sync.Mutex
+	isDetached bool
+	flushBegan time.Time
+	flushed    int
+}
+
+// begin runs an attempt that the store says is ours. It returns nil when the
+// dispatcher has stopped.
+func (d *Dispatcher) begin(rec task.Record) *attempt {
+	ctx, cancel := context.WithCancelCause(context.Background()) //nolint:forbidigo // ends with the attempt: cancel is called with a cause in every case
+	a := &attempt{
+		d: d, rec: rec, fence: task.Fence{Attempt: rec.Attempt, Lease: rec.Lease}, ex: d.reg[rec.Executor],
+		ctx: ctx, cancel: cancel, detached: make(chan struct{}), done: make(chan struct{}),
+	}
+	if rec.Publication != task.Deferred {
+		a.detach()
+	}
+	d.mu.Lock()
+	if old := d.attempts[rec.ID]; old != nil {
+		// The row says that the old attempt is over.
+		old.cancel(work.ErrFenced)
+	}
+	d.attempts[rec.ID] = a
+	drain := d.draining && (a.ex.Drains || a.ex.Recoverable)
+	d.mu.Unlock()
+	if drain {
+		cancel(work.ErrDrain)
+	}
+	if !d.runs.Go("attempt "+string(rec.ID), func(context.Context) { a.serve() }) {
+		a.leave()
+		return nil
+	}
+	return a
+}
+
+// leave takes the attempt off the books.
+func (a *attempt) leave() {
+	a.d.mu.Lock()
+	if a.d.attempts[a.rec.ID] == a {
+		delete(a.d.attempts, a.rec.ID)
+	}
+	a.d.mu.Unlock()
+	a.cancel(context.Canceled)
+	close(a.done)
+	ring(a.d.pending)
+}
+
+func (a *attempt) serve() {
+	defer a.leave()
+	run := a.ex.Run
+	if a.rec.StopOnly() {
+		run = a.ex.Stop
+	}
+	res := work.Stopped()
+	if run != nil {
+		res = a.guard(run)
+	}
+	a.finish(res)
+}
+
+// guard runs the executor and turns a panic into a failed attempt whose stack is in
+// the journal, not in the result.
+func (a *attempt) guard(run func(context.Context, *work.Attempt) work.Result) (res work.Result) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		stack := debug.Stack()
+		a.d.o.Log.Error("executor panicked", "task", a.rec.ID, "attempt", a.rec.Attempt, "panic", p)
+		if err := a.note(journal.KindPanic, []byte(fmt.Sprintf("%v\n\n%s", p, cut(stack, 64<<10)))); err != nil {
+			a.d.o.Log.Warn("journal panic", "task", a.rec.ID, "err", err)
+		}
+		res = work.Retry(task.CodePanic, "the executor panicked; its stack is in the journal")
+	}()
+	return run(a.ctx, work.NewAttempt(a.rec, a.detached, a))
+}
+
+func cut(b []byte, n int) []byte { return b[:min(len(b), n)] }
+
+func (a *attempt) note(kind string, data []byte) error {
+	ctx, stop := a.patience()
+	defer stop()
+	return a.d.st.Update(ctx, attemptKeys(a.rec.ID, a.fence.Lease), func(tx store.Tx) error {
+		if err := apply.Live(tx, a.fence.Lease); err != nil {
+			return err
+		}
+		s := journal.StreamID(a.rec.Stream())
+		if s != journal.StreamID(a.rec.ID) && !tx.Declared(store.StreamKey(s)) {
+			return store.More(store.StreamKey(s))
+		}
+		tx.Append(journal.Entry{Stream: s, Task: string(a.rec.ID), Attempt: a.rec.Attempt, Kind: kind, Media: "text/plain", Data: data})
+		return nil
+	})
+}
+
+// patience is a context for writes of an attempt whose own context may be over.
+func (a *attempt) patience() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(a.ctx), a.d.o.Lease)
+}
+
+// detach tells the executor that its caller has left it to go on.
+func (a *attempt) detach() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.isDetached {
+		a.isDetached = true
+		close(a.detached)
+	}
+}
+
+// step commits one command of the attempt under its live lease.
+func (a *attempt) step(ctx context.Context, c task.Command) (task.Record, error) {
+	var out apply.Outcome
+	err := a.d.st.Update(ctx, attemptKeys(a.rec.ID, a.fence.Lease), func(tx store.Tx) (err error) {
+		if err = apply.Live(tx, a.fence.Lease); err != nil {
+			return err
+		}
+		out, err = apply.Step(tx, a.rec.ID, c)
+		return err
+	})
+	a.heed(err)
+	return out.Record, err
+}
+
+// heed lets the attempt's context follow from what a write was told.
+func (a *attempt) heed(err error) {
+	switch fault.KindOf(err) {
+	case fault.Fenced, fault.Finished, fault.NotFound:
+		if err != nil {
+			a.cancel(work.ErrFenced)
+		}
+	case fault.CancelRequested:
+		a.d.look(a.ctx, a.rec.ID)
+	default:
+	}
+}
+
+// CommitStart implements work.Port.
+func (a *attempt) CommitStart(ctx context.Context, b work.Begin) error {
+	_, err := a.step(ctx, task.CommitStart{Fence: a.fence, Checkpoint: b.Checkpoint, Place: b.Place, Outside: b.Outside})
+	return err
+}
+
+// Checkpoint implements work.Port.
+func (a *attempt) Checkpoint(ctx context.Context, cp task.Checkpoint) error {
+	_, err := a.step(ctx, task.Save{Fence: a.fence, Checkpoint: cp})
+	return err
+}
+
+// CommitInput implements work.Port.
+func (a *attempt) CommitInput(ctx context.Context, cursor int64, cp *task.Checkpoint) error {
+	_, err := a.step(ctx, task.CommitInput{Fence: a.fence, Cursor: cursor, Checkpoint: cp})
+	return err
+}
+
+// Emit implements work.Port.
+func (a *attempt) Emit(ctx context.Context, p work.Part) error {
+	e := journal.Entry{
+		Stream: journal.StreamID(a.rec.Stream()), Event: p.Event, Part: p.ID, Final: p.Final,
+		Kind: p.Kind, Media: p.Media, Data: p.Data,
+	}
+	if e.Kind == "" {
+		e.Kind = journal.KindOutput
+	}
+	flush := p.Flush && a.mayFlush(len(p.Data))
+	keys := append(apply.PartKeys(a.rec.ID, e), store.WorkerKey(a.fence.Lease.Worker))
+	err := a.d.st.Update(ctx, keys, func(tx store.Tx) error {
+		if err := apply.Live(tx, a.fence.Lease); err != nil {
+			return err
+		}
+		_, err := apply.Part(tx, a.rec.ID, a.fence, e, flush)
+		return err
+	})
+	a.heed(err)
+	return err
+}
+
+// mayFlush bounds what a canceled attempt may still write. What a recoverable one
+// spooled is bounded by its own limit.
+func (a *attempt) mayFlush(n int) bool {
+	if a.ex.Recoverable {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.flushBegan.IsZero() {
+		a.flushBegan = time.Now()
+	}
+	if time.Since(a.flushBegan) > flushTime || a.flushed+n > flushBytes {
+		return false
+	}
+	a.flushed += n
+	return true
+}
+
+// Tail implements work.Port.
+func (a *attempt) Tail(ctx context.Context, event string) (t journal.Tail, err error) {
+	err = a.d.st.View(ctx, func(v store.View) (err error) {
+		t, err = v.Tail(journal.StreamID(a.rec.Stream()), event)
+		return err
+	})
+	return t, err
+}
+
+// Inputs implements work.Port.
+func (a *attempt) Inputs(ctx context.Context, after int64, wait bool) ([]mail.Input, error) {
+	w := a.d.hub.WatchTask(string(a.rec.ID))
+	defer w.Close()
+	for {
+		var ins []mail.Input
+		if err := a.d.st.View(ctx, func(v store.View) (err error) {
+			ins, err = v.Inputs(a.rec.ID, after, store.DefaultPage)
+			return err
+		}); err != nil || len(ins) > 0 || !wait {
+			return ins, err
+		}
+		t := time.NewTimer(a.d.o.Poll)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil, context.Cause(ctx)
+		case <-w.C():
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}

@@ -1,0 +1,360 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/internal/alive"
+	"github.com/outlive-dev/outlive/journal"
+	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/task"
+	"github.com/outlive-dev/outlive/work"
+)
+
+const (
+	window       = 10 * time.Millisecond // chunks that arrive within it become one part
+	partSize     = 32 << 10
+	journalLimit = 1 << 20 // bytes of output the journal holds; the rest is in the spool
+	idleRead     = time.Second
+)
+
+// Options tune the executor.
+type Options struct {
+	// Dir is the runs directory of commands started here. Required.
+	Dir string
+	// Open opens the backend over a runs directory. Required.
+	Open func(dir string) (shell.Recoverable, error)
+	// JournalLimit is how many bytes of output the journal holds per run. Defaults
+	// to 1 MiB.
+	JournalLimit int64
+}
+
+// Commands runs commands as tasks.
+//
+// Concurrency: mu guards backends and loans; it is not held over a backend call
+// other than Open.
+type Commands struct {
+	o    Options
+	host string
+
+	mu       sync.Mutex
+	backends map[string]shell.Recoverable
+	loans    map[task.ID]*Loan
+}
+
+// New returns the executor's home. It opens nothing yet.
+func New(o Options) *Commands {
+	if o.JournalLimit == 0 {
+		o.JournalLimit = journalLimit
+	}
+	return &Commands{o: o, host: alive.Here().Name, backends: map[string]shell.Recoverable{}, loans: map[task.ID]*Loan{}}
+}
+
+// Executor returns what to register with a Runtime.
+func (c *Commands) Executor() work.Executor {
+	return work.Executor{
+		Key: Key, Kind: "sh", Drains: true, Recoverable: true, OnLeaseLoss: task.LoseRetry,
+		Validate: func(p task.Payload) error {
+			_, err := Decode(p)
+			return err
+		},
+		Run: c.run, Stop: c.stop, Ended: c.ended,
+	}
+}
+
+// Loan is what the process that starts a command lends it and stores nowhere.
+type Loan struct {
+	// Environ is the command's whole environment.
+	Environ []string
+	// Attached says that the lender will attach, see shell.Request.
+	Attached bool
+	// Ready is closed when the start was tried.
+	Ready chan struct{}
+	once  sync.Once
+}
+
+// Lend gives the command of a task, which is about to be created here, what only
+// this process has.
+func (c *Commands) Lend(id task.ID, l *Loan) {
+	l.Ready = make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loans[id] = l
+}
+
+func (c *Commands) loan(id task.ID) *Loan {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.loans[id]
+	delete(c.loans, id)
+	return l
+}
+
+func (l *Loan) settle() {
+	if l != nil {
+		l.once.Do(func() { close(l.Ready) })
+	}
+}
+
+// Backend returns the backend that holds the run of a task.
+func (c *Commands) Backend(r *task.Record) (shell.Recoverable, error) {
+	dir := r.Place.Dir
+	if dir == "" {
+		dir = c.o.Dir
+	}
+	if r.Place.Host != "" && r.Place.Host != c.host {
+		return nil, fault.Newf(fault.Unsupported, "command: the run lives on host %s", r.Place.Host)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.backends[dir]; b != nil {
+		return b, nil
+	}
+	b, err := c.o.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open runs directory: %w", err)
+	}
+	c.backends[dir] = b
+	return b, nil
+}
+
+// run starts the command, or finds it again, and follows it to its end.
+func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
+	rec := a.Task()
+	loan := c.loan(rec.ID)
+	defer loan.settle()
+	spec, err := Decode(rec.Spec)
+	if err != nil {
+		return work.Fail(CodeStartFailed, err.Error())
+	}
+	b, err := c.Backend(&rec)
+	if err != nil {
+		return work.Fail(CodeStartFailed, err.Error())
+	}
+	req := spec.Request()
+	if loan != nil {
+		req.Environ, req.Attached = loan.Environ, loan.Attached
+	}
+	if !rec.StartCommitted {
+		// The intent is durable before anything is started: from here on a lost
+		// attempt is adopted, and the backend knows whether the command ever ran.
+		if spec.Environ && req.Environ == nil {
+			return notStarted("its environment was given by a process that has ended")
+		}
+		place := task.Place{Host: c.host, Dir: c.o.Dir}
+		if err := a.CommitStart(ctx, work.Begin{Place: place, Outside: true}); err != nil {
+			return work.Retry("store", err.Error())
+		}
+	}
+	id := RunID(rec.ID)
+	generation, attempt := a.Fence()
+	fence := shell.Fence{Generation: generation, Attempt: attempt}
+	if err := b.Start(context.WithoutCancel(ctx), id, fence, req); err != nil {
+		return startFailed(err)
+	}
+	loan.settle()
+	return c.follow(ctx, a, b, id, fence)
+}
+
+func notStarted(why string) work.Result {
+	r := work.Fail(CodeStartFailed, "did not run: "+why)
+	return r.WithDetail(exitPayload(shell.Exit{Cause: shell.StartFailed, Reason: why}))
+}
+
+func startFailed(err error) work.Result {
+	var x *shell.ExecError
+	switch {
+	case errors.As(err, &x) && x.Started != shell.No:
+		return work.Lost(CodeLost, err.Error())
+	case fault.Is(err, fault.Fenced):
+		return work.Lost(CodeLost, err.Error())
+	default:
+		return notStarted(err.Error())
+	}
+}
+
+// follow journals the output and reports the end. When the worker drains it leaves
+// the command running.
+func (c *Commands) follow(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID, f shell.Fence) work.Result {
+	err := c.copy(ctx, a, b, id, false)
+	if ctx.Err() == nil && err != nil {
+		return work.Retry("journal", err.Error())
+	}
+	cause := context.Cause(ctx)
+	reason, canceled := work.Canceled(ctx)
+	free := context.WithoutCancel(ctx)
+	switch {
+	case cause == nil:
+	case canceled:
+		if err := b.Stop(free, id, f, shell.StopRequest{Cause: shell.Canceled, Reason: reason}); err != nil && !fault.Is(err, fault.Fenced) {
+			return work.Lost(CodeLost, "stop: "+err.Error())
+		}
+	default: // draining or fenced: the command goes on under its supervisor
+		if st, err := b.Recover(free, id); err != nil || st.Phase == shell.Live || errors.Is(cause, work.ErrFenced) {
+			return work.Leave()
+		}
+	}
+	return c.end(free, a, b, id)
+}
+
+// end waits for the exit, journals the rest and the exit itself, and says what it
+// means for the task.
+func (c *Commands) end(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID) work.Result {
+	x, err := b.Wait(ctx, id)
+	if err != nil {
+		return c.missing(ctx, b, id, err)
+	}
+	if err := c.copy(ctx, a, b, id, true); err != nil && !fault.Is(err, fault.Closed) && !fault.Is(err, fault.NotFound) {
+		return work.Retry("journal", err.Error())
+	}
+	p := work.Part{Event: eventOf(id), ID: "exit", Kind: "command.exited", Media: MediaExit, Data: exitPayload(x).Data, Final: true, Flush: true}
+	if err := a.Emit(ctx, p); err != nil && !fault.Is(err, fault.Closed) {
+		return work.Retry("journal", err.Error())
+	}
+	return resultOf(x)
+}
+
+// missing says what a run without records means.
+func (c *Commands) missing(ctx context.Context, b shell.Recoverable, id shell.RunID, err error) work.Result {
+	st, rerr := b.Recover(ctx, id)
+	switch {
+	case rerr != nil:
+		return work.Lost(CodeLost, rerr.Error())
+	case st.Phase == shell.NeverStarted:
+		return notStarted("it was stopped before it started")
+	default:
+		return work.Lost(CodeLost, fmt.Sprintf("%v (%s)", err, st.Reason))
+	}
+}
+
+func resultOf(x shell.Exit) work.Result {
+	var r work.Result
+	switch x.Cause {
+	case shell.Exited:
+		r = work.Done(exitPayload(x))
+	case shell.TimedOut:
+		r = work.Fail(CodeTimedOut, "the command was stopped at its time limit")
+	case shell.Canceled:
+		r = work.Stopped()
+	case shell.OutputLimited:
+		r = work.Fail(CodeOutputLimit, "the command was stopped: it wrote too much")
+	case shell.StartFailed:
+		r = work.Fail(CodeStartFailed, "did not run: "+x.Reason)
+	default:
+		r = work.Lost(CodeLost, "the process supervising the command was lost ("+x.Reason+"); it may have run partly or fully")
+	}
+	return r.WithDetail(exitPayload(x)).At(x.EndedAt)
+}
+
+func exitPayload(x shell.Exit) task.Payload {
+	b, err := json.Marshal(x)
+	if err != nil {
+		panic(err) // numbers, strings and times
+	}
+	return task.Payload{Media: MediaExit, Data: b}
+}
+
+func eventOf(id shell.RunID) string { return string(id) + "/out" }
+
+// copy journals output from where the event ends until the run ends, the journal's
+// limit is reached, or ctx ends. A part's id is its offset, so a replay is a no-op.
+func (c *Commands) copy(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID, flush bool) error {
+	tail, err := a.Tail(ctx, eventOf(id))
+	if err != nil {
+		return err
+	}
+	if tail.Final {
+		return nil
+	}
+	from := tail.Bytes // parts follow one another without a hole
+	for {
+		if from >= c.o.JournalLimit {
+			return c.idle(ctx, b, id)
+		}
+		ch, err := b.Read(ctx, id, from, partSize, idleRead)
+		if err != nil {
+			return err
+		}
+		if size(ch) < partSize && size(ch) > 0 && !ch.End {
+			// More may follow at once: one part instead of many.
+			t := time.NewTimer(window)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				t.Stop()
+			}
+			if ch, err = b.Read(context.WithoutCancel(ctx), id, from, partSize, 0); err != nil {
+				return err
+			}
+		}
+		for _, fr := range ch.Frames {
+			p := work.Part{Event: eventOf(id), ID: strconv.FormatInt(fr.Off, 10), Kind: kindOf(fr.Stream), Media: "application/octet-stream", Data: fr.Data, Flush: flush}
+			if err := a.Emit(ctx, p); err != nil {
+				return err
+			}
+		}
+		from = ch.Next
+		if ch.End || ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// idle waits for the end without journaling.
+func (c *Commands) idle(ctx context.Context, b shell.Recoverable, id shell.RunID) error {
+	_, err := b.Wait(ctx, id)
+	return err
+}
+
+func size(ch shell.Chunk) int {
+	n := 0
+	for _, f := range ch.Frames {
+		n += len(f.Data)
+	}
+	return n
+}
+
+func kindOf(s shell.Stream) string {
+	if s == shell.Merged {
+		return journal.KindOutput
+	}
+	return journal.KindOutput + "." + s.String()
+}
+
+// stop stops what is left of a task that is to be canceled and has no attempt.
+func (c *Commands) stop(ctx context.Context, a *work.Attempt) work.Result {
+	rec := a.Task()
+	b, err := c.Backend(&rec)
+	if err != nil {
+		return work.Lost(CodeLost, err.Error())
+	}
+	id := RunID(rec.ID)
+	generation, attempt := a.Fence()
+	free := context.WithoutCancel(ctx)
+	err = b.Stop(free, id, shell.Fence{Generation: generation, Attempt: attempt}, shell.StopRequest{Cause: shell.Canceled, Reason: rec.CancelReason})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return work.Lost(CodeLost, "stop: "+err.Error())
+	}
+	r := c.end(free, a, b, id)
+	r.End = work.EndStopped
+	return r
+}
+
+// ended reports whether an unattended command has ended.
+func (c *Commands) ended(ctx context.Context, r task.Record) bool {
+	b, err := c.Backend(&r)
+	if err != nil {
+		return false
+	}
+	st, err := b.Recover(ctx, RunID(r.ID))
+	return err == nil && st.Phase != shell.Live
+}
