@@ -1,0 +1,156 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/outlive-dev/outlive/shell"
+)
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// inherited are the variables that a command gets from its starter when no Environ
+// is given.
+func inherited(name string) bool {
+	switch name {
+	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG":
+		return true
+	}
+	switch strings.ToLower(name) {
+	case "http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy":
+		return true
+	}
+	return strings.HasPrefix(name, "LC_")
+}
+
+// unattended makes common tools neither prompt nor page.
+func unattended() []string {
+	return []string{
+		"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GH_PAGER=cat", "GIT_TERMINAL_PROMPT=0",
+		"GCM_INTERACTIVE=0", "GH_PROMPT_DISABLED=1", "DEBIAN_FRONTEND=noninteractive", "SSH_ASKPASS_REQUIRE=never",
+	}
+}
+
+// environment returns the environment of the command.
+func environment(id shell.RunID, r shell.Request) []string {
+	base := r.Environ
+	if base == nil {
+		for _, kv := range os.Environ() {
+			if name, _, _ := strings.Cut(kv, "="); inherited(name) {
+				base = append(base, kv)
+			}
+		}
+		base = append(base, unattended()...)
+	}
+	set := maps.Clone(r.Env)
+	if set == nil {
+		set = map[string]string{}
+	}
+	set[shell.Cookie] = string(id)
+	var env []string
+	hasPath := false
+	for _, kv := range base {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, replaced := set[name]; replaced || name == FailpointEnv {
+			continue
+		}
+		hasPath = hasPath || name == "PATH"
+		env = append(env, kv)
+	}
+	if _, ok := set["PATH"]; !hasPath && !ok && r.Environ == nil {
+		set["PATH"] = defaultPath
+	}
+	for _, k := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, k+"="+set[k])
+	}
+	return env
+}
+
+// payload is what stage2 needs to become the command. It travels in a memory file,
+// whole from the start, so that no secret touches a disk or an argument list.
+type payload struct {
+	dir    string
+	script string // path of the shell text, or empty
+	argv   []string
+	env    []string
+}
+
+func (p payload) encode() []byte {
+	var b []byte
+	str := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	list := func(ss []string) {
+		b = binary.AppendUvarint(b, uint64(len(ss)))
+		for _, s := range ss {
+			str(s)
+		}
+	}
+	str(p.dir)
+	str(p.script)
+	list(p.argv)
+	list(p.env)
+	return b
+}
+
+func decodePayload(b []byte) (p payload, err error) {
+	bad := errors.New("payload: truncated")
+	num := func() uint64 {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n > uint64(len(b)) {
+			err, b = bad, nil
+			return 0
+		}
+		b = b[k:]
+		return n
+	}
+	str := func() string {
+		n := num()
+		if n > uint64(len(b)) {
+			err, b = bad, nil
+			return ""
+		}
+		s := string(b[:n])
+		b = b[n:]
+		return s
+	}
+	list := func() (ss []string) {
+		for n := num(); n > 0 && err == nil; n-- {
+			ss = append(ss, str())
+		}
+		return ss
+	}
+	p.dir, p.script = str(), str()
+	p.argv, p.env = list(), list()
+	return p, err
+}
+
+// memfile returns an anonymous file with the given content, read from the start.
+func memfile(name string, content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if _, err = f.Write(content); err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("memory file: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,74 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"time"
+
+	"github.com/outlive-dev/outlive/shell"
+)
+
+// Options of a backend. A nil *Options means the defaults.
+type Options struct {
+	// Exe is the program executed again as supervisor; it must call [Main] first
+	// thing. Defaults to the running program.
+	Exe string
+	// Poll is how often records are looked at while waiting, beside being told.
+	// Defaults to 250 ms.
+	Poll time.Duration
+	// Retention is how long [Recoverable.GC] keeps the tombstone of a released run,
+	// and an ended run that nobody released. Defaults to 7 days.
+	Retention time.Duration
+	// OrphanAge is how long GC keeps an ended run that the store does not know.
+	// Defaults to 24 hours.
+	OrphanAge time.Duration
+	// Now is the clock for GC. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// Verdict is what the store thinks of a run.
+type Verdict uint8
+
+const (
+	// Needed means that the run's task has not taken its end over: keep the run.
+	Needed Verdict = iota
+	// Taken means that exit and output are stored: the run can go.
+	Taken
+	// Stray means that the store does not know the run's task.
+	Stray
+)
+
+// GCReport is what a collection did.
+type GCReport struct {
+	Runs, Live, Removed, Tombstones int
+	// Bytes is the space used by the runs that stay; Freed by those that went.
+	Bytes, Freed int64
+	// Partial means that ctx ended before all runs were seen.
+	Partial bool
+}
+
+func (o *Options) withDefaults() Options {
+	var v Options
+	if o != nil {
+		v = *o
+	}
+	if v.Poll <= 0 {
+		v.Poll = 250 * time.Millisecond
+	}
+	if v.Retention <= 0 {
+		v.Retention = 7 * 24 * time.Hour
+	}
+	if v.OrphanAge <= 0 {
+		v.OrphanAge = 24 * time.Hour
+	}
+	if v.Now == nil {
+		v.Now = time.Now
+	}
+	return v
+}
+
+var (
+	_ shell.Recoverable    = (*Recoverable)(nil)
+	_ shell.StreamingShell = (*Shell)(nil)
+)

@@ -1,0 +1,310 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/shell"
+)
+
+// Stop implements [shell.Recoverable]. The intent is durable before the supervisor is
+// told, and it is told of what it would find anyway.
+func (r *Recoverable) Stop(ctx context.Context, id shell.RunID, f shell.Fence, s shell.StopRequest) error {
+	if err := id.Valid(); err != nil {
+		return err
+	}
+	switch {
+	case s.Cause == "":
+		s.Cause = shell.Canceled
+	case s.Cause != shell.Canceled && s.Cause != shell.TimedOut:
+		return fault.Newf(fault.Invalid, "stop: cause %q", s.Cause)
+	}
+	if s.Grace < 0 && s.Grace != shell.AtOnce {
+		return fault.Newf(fault.Invalid, "stop: negative grace %v", s.Grace)
+	}
+	if exists(r.tomb(id)) {
+		return nil
+	}
+	dir := r.dir(id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := withDirLock(dir, func() error { return intend(dir, f, s) }); err != nil {
+		return err
+	}
+	for {
+		if _, err := readExit(dir); err == nil {
+			return nil
+		}
+		lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDWR|os.O_CREATE)
+		switch {
+		case err != nil && !isNotExist(err):
+			return err
+		case lock != nil:
+			done, err := r.stopUnsupervised(id, lock, f, s)
+			if done || err != nil {
+				return err
+			}
+		case busy && exists(filepath.Join(dir, nameStarted)):
+			pokeShim(dir)
+			return nil
+		case isNotExist(err):
+			return nil // released meanwhile
+		}
+		// A reader has the lock for a moment, or a supervisor is about to start; it
+		// looks at the intent before it opens the gate.
+		if err := r.hub.sleep(ctx, 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// intend records the intent: the first cause stays, the grace only gets shorter.
+func intend(dir string, f shell.Fence, s shell.StopRequest) error {
+	if err := raiseFence(dir, f); err != nil {
+		return err
+	}
+	in := stopIntent{Cause: s.Cause, Reason: cut(s.Reason), Grace: s.Grace, Fence: f, At: time.Now()}
+	var old stopIntent
+	if readRecord(filepath.Join(dir, nameStop), &old) == nil {
+		grace := in.Grace
+		in = old
+		if grace == 0 || old.Grace != 0 && grace >= old.Grace {
+			return nil
+		}
+		in.Grace = grace
+	}
+	return writeRecord(dir, nameStop, in, durability{sync: true})
+}
+
+// stopUnsupervised ends a run that nobody supervises, under its lock: one that never
+// started never will, one whose supervisor died is lost.
+func (r *Recoverable) stopUnsupervised(id shell.RunID, lock *os.File, f shell.Fence, s shell.StopRequest) (done bool, err error) {
+	dir := r.dir(id)
+	if _, err := readExit(dir); err == nil {
+		lock.Close()
+		return true, nil
+	}
+	if exists(filepath.Join(dir, nameStarted)) || exists(filepath.Join(dir, nameExit)) {
+		lock.Close()
+		_, err := r.Recover(context.Background(), id)
+		return true, err
+	}
+	defer lock.Close()
+	e := shell.Exit{
+		Cause: s.Cause, Reason: cut(s.Reason), EndedAt: time.Now(),
+		Canceled: s.Cause == shell.Canceled, TimedOut: s.Cause == shell.TimedOut,
+	}
+	return true, writeRecord(dir, nameExit, e, durability{sync: true})
+}
+
+// pokeShim tells a supervisor to look at the intent now; it would within a moment.
+func pokeShim(dir string) {
+	f, err := dial(dir)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.Write([]byte{msgPoke})
+}
+
+// Release implements [shell.Recoverable]. The tombstone is durable before the run
+// goes, so that there is no moment in which a late Start would run it again.
+func (r *Recoverable) Release(_ context.Context, id shell.RunID, f shell.Fence) error {
+	if err := id.Valid(); err != nil {
+		return err
+	}
+	dir := r.dir(id)
+	err := withDirLock(dir, func() error { return raiseFence(dir, f) })
+	if isNotExist(err) {
+		return r.bury(id, f) // nothing there: a late Start must find that it is over
+	}
+	if err != nil {
+		return err
+	}
+	return r.remove(id, f)
+}
+
+// remove takes the run away unless it is live.
+func (r *Recoverable) remove(id shell.RunID, f shell.Fence) error {
+	dir := r.dir(id)
+	for range 200 {
+		lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDWR|os.O_CREATE)
+		if isNotExist(err) {
+			return r.bury(id, f)
+		}
+		if err != nil {
+			return err
+		}
+		if busy {
+			if _, err := readExit(dir); isNotExist(err) && exists(filepath.Join(dir, nameStarted)) {
+				return shell.ErrLive
+			}
+			time.Sleep(5 * time.Millisecond) // it is about to end, or a reader looked
+			continue
+		}
+		defer lock.Close()
+		if err := r.bury(id, f); err != nil {
+			return err
+		}
+		return r.discard(dir)
+	}
+	return shell.ErrLive
+}
+
+func (r *Recoverable) bury(id shell.RunID, f shell.Fence) error {
+	tomb := r.tomb(id)
+	if exists(tomb) {
+		return nil
+	}
+	dir, name := filepath.Split(tomb)
+	err := writeRecord(dir, name, tombstone{Fence: f, At: r.opt.Now()}, durability{sync: true})
+	if isNotExist(err) {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = writeRecord(dir, name, tombstone{Fence: f, At: r.opt.Now()}, durability{sync: true})
+		}
+	}
+	return err
+}
+
+// discard moves the directory out of sight in one step and then removes it; what a
+// crash leaves is removed by GC.
+func (r *Recoverable) discard(dir string) error {
+	trash := filepath.Join(r.root, trashDir)
+	if err := os.MkdirAll(trash, 0o700); err != nil {
+		return err
+	}
+	to := filepath.Join(trash, filepath.Base(dir)+"."+time.Now().UTC().Format("20060102T150405.000000000"))
+	if err := os.Rename(dir, to); err != nil && !isNotExist(err) {
+		return err
+	}
+	return os.RemoveAll(to)
+}
+
+// GC removes what is no longer needed, as far as policy agrees: runs whose end the
+// store has, runs the store does not know after a while, ended runs and tombstones
+// past their retention, and, while the runs that stay use more than budget bytes (0:
+// no limit), none that is still needed. A live run always stays. When ctx ends it
+// stops early and says so.
+func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, budget int64) (GCReport, error) {
+	r.reap()
+	var rep GCReport
+	type tomb struct {
+		id   shell.RunID
+		path string
+	}
+	var tombs []tomb
+	var ids []shell.RunID
+	err := r.eachRun(ctx, func(id shell.RunID, _ string) { ids = append(ids, id) },
+		func(id shell.RunID, path string) { tombs = append(tombs, tomb{id, path}) })
+	for _, id := range ids {
+		if err != nil || ctx.Err() != nil {
+			break
+		}
+		err = r.collect(id, policy(id), budget, &rep)
+	}
+	now := r.opt.Now()
+	for _, t := range tombs {
+		var rec tombstone
+		if readRecord(t.path, &rec) == nil && now.Sub(rec.At) > r.opt.Retention && policy(t.id) != Needed {
+			if os.Remove(t.path) == nil {
+				rep.Tombstones++
+			}
+		}
+	}
+	if ctx.Err() == nil {
+		err = errors.Join(err, r.emptyTrash())
+	}
+	if ctx.Err() != nil {
+		rep.Partial = true
+		return rep, nil //nolint:nilerr // to stop early is what ctx is for
+	}
+	return rep, err
+}
+
+func (r *Recoverable) emptyTrash() error {
+	entries, err := os.ReadDir(filepath.Join(r.root, trashDir))
+	if isNotExist(err) {
+		return nil
+	}
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(r.root, trashDir, e.Name())))
+	}
+	return err
+}
+
+func (r *Recoverable) collect(id shell.RunID, v Verdict, budget int64, rep *GCReport) error {
+	st, settle, err := r.probe(id)
+	if err != nil {
+		return err
+	}
+	rep.Runs++
+	dir := r.dir(id)
+	size := diskUse(dir)
+	age := r.opt.Now().Sub(r.endOf(dir, st))
+	drop := false
+	switch {
+	case st.Phase == shell.Live:
+		rep.Live++
+	case settle: // lost and not yet seen to
+	case st.Phase == shell.NeverStarted:
+		drop = v == Taken || v == Stray && age > r.opt.OrphanAge
+	case st.Phase == shell.UnknownRun, v == Taken:
+		drop = v != Needed
+	case v == Stray:
+		drop = age > r.opt.OrphanAge || budget > 0 && rep.Bytes+size > budget
+	}
+	if !drop {
+		rep.Bytes += size
+		return nil
+	}
+	var o owner
+	_ = readRecord(filepath.Join(dir, nameOwner), &o)
+	err = r.remove(id, o.Fence)
+	if errors.Is(err, shell.ErrLive) {
+		rep.Live++
+		return nil
+	}
+	if err == nil {
+		rep.Removed++
+		rep.Freed += size
+	}
+	return err
+}
+
+func (r *Recoverable) endOf(dir string, st shell.State) time.Time {
+	if st.Exit != nil && !st.Exit.EndedAt.IsZero() {
+		return st.Exit.EndedAt
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return r.opt.Now()
+	}
+	return fi.ModTime()
+}
+
+// diskUse returns the bytes that the files of a run take on the disk.
+func diskUse(dir string) (n int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(dir, e.Name()), &st) == nil {
+			n += st.Blocks * 512
+		}
+	}
+	return n
+}
