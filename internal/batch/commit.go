@@ -187,7 +187,7 @@ func (e *Executor) run(o *op) (late bool, err error) {
 			return false, nil
 		}
 		e.tx.undo()
-		if _, late := err.(*laterError); late {
+		if _, late := err.(*laterError); late { //nolint:errorlint // the batch's own mark, never wrapped
 			return true, nil
 		}
 		keys, ok := store.AsMore(err)

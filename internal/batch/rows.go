@@ -132,11 +132,6 @@ type TimerChange struct {
 
 func (s *Staging) reset() { *s = Staging{} }
 
-func (s *Staging) empty() bool {
-	return len(s.Tasks)+len(s.Entries)+len(s.Inputs)+len(s.Workers)+len(s.Invocations)+
-		len(s.Queues)+len(s.Observers)+len(s.Timers) == 0
-}
-
 // Hint tells what the staging changes, for [Hub.Ring].
 func (s *Staging) Hint() store.Hint {
 	h := store.Hint{Pending: len(s.Queues) > 0}
