@@ -109,7 +109,7 @@ func checkOptions(t *tree) []string {
 				if len(f.Names) > 0 && !ast.IsExported(f.Names[0].Name) {
 					continue
 				}
-				text := f.Doc.Text() + f.Comment.Text()
+				text := strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " ")
 				if !strings.Contains(text, "Defaults to") && !strings.Contains(text, "Required") {
 					out = append(out, t.at(f.Pos(), `a field of %s whose comment lacks "Defaults to" or "Required"`, spec.Name.Name))
 				}

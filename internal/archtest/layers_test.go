@@ -31,8 +31,9 @@ var layers = []layer{
 		"store/memory/...", "store/sqlite/...", "store/postgres/...", "store/storetest/...", "internal/faultstore",
 		"shell/local/...", "shell/remote/...", "shell/ssh/...", "shell/shelltest/...",
 	}},
+	{n: 5.5, what: "wakes and feeds the readers of the journal, the engines among them", pkgs: []string{"internal/record/..."}, never: []float64{5}},
 	{n: 6, what: "engines", pkgs: []string{
-		"internal/dispatch/...", "internal/record/...", "internal/deliver/...", "internal/host/...", "internal/project/...",
+		"internal/dispatch/...", "internal/deliver/...", "internal/host/...", "internal/project/...",
 	}, never: []float64{5}},
 	{n: 7, what: "the Runtime", pkgs: []string{"."}, never: []float64{5}},
 	{n: 8, what: "tools, agents, the public test kit", pkgs: []string{"tool/...", "subagent/...", "outlivetest/..."}},

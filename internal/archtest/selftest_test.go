@@ -37,13 +37,13 @@ func TestRulesFind(t *testing.T) {
 			"store/memory/a.go": `package memory; import _ "github.com/outlive-dev/outlive/store/sqlite"`,
 		}, []string{"it is on layer 5"}},
 		{"layers: engines never each other", checkLayers, map[string]string{
-			"internal/record/a.go": `package record; import _ "github.com/outlive-dev/outlive/internal/dispatch"`,
+			"internal/project/a.go": `package project; import _ "github.com/outlive-dev/outlive/internal/dispatch"`,
 		}, []string{"it is on layer 6"}},
 		{"layers: no driver in the root", checkLayers, map[string]string{
 			"a.go": `package outlive; import _ "github.com/outlive-dev/outlive/store/sqlite"`,
 		}, []string{"layer 7 never imports layer 5"}},
 		{"layers: servers never engines", checkLayers, map[string]string{
-			"httpapi/a.go": `package httpapi; import _ "github.com/outlive-dev/outlive/internal/record"`,
+			"httpapi/a.go": `package httpapi; import _ "github.com/outlive-dev/outlive/internal/dispatch"`,
 		}, []string{"layer 9 never imports layer 6"}},
 		{"layers: third party below 4", checkLayers, map[string]string{
 			"task/a.go":  `package task; import _ "github.com/google/go-cmp/cmp"`,
@@ -78,7 +78,9 @@ func TestRulesFind(t *testing.T) {
 			"task/d.go":      "package task\n" + strings.Repeat("\n", 590),
 			"task/e.go":      "package task\n" + strings.Repeat("\n", 190),
 			"task/a_test.go": "package task\n" + strings.Repeat("\n", 590),
-		}, []string{"task: the package has 2575 lines without tests, at most 2500"}},
+			"mail/a.go":      "package mail\n",
+			longFiles:        "mail/ was long\n",
+		}, []string{longFiles + ": mail/ is not over 2500", "task: the package has 2575 lines without tests, over 2500"}},
 		{"sizes: root", checkSizes, map[string]string{
 			"a.go": "package outlive\nconst (A0 = 0" + repeatNames(60) + ")\nfunc (T) M() {}\nfunc small() {}\n",
 		}, []string{"the root package exports 61 names, at most 60"}},
@@ -113,6 +115,9 @@ func TestRulesFind(t *testing.T) {
 					// A is good. Defaults to 1.
 					A int
 					B int // Required.
+					// W wraps. Defaults
+					// to 2.
+					W int
 					// C says nothing.
 					C int
 					d int
