@@ -74,7 +74,7 @@ func (s *Shell) Stream(ctx context.Context, req shell.Request) iter.Seq2[shell.P
 				continue
 			case <-p.done:
 			}
-			if part, next = p.out.read(at); len(part.Frames)+len(part.Omitted) > 0 && !yield(part, nil) {
+			if part, _ = p.out.read(at); len(part.Frames)+len(part.Omitted) > 0 && !yield(part, nil) {
 				return
 			}
 			if err := p.err(ctx); err != nil {
@@ -118,6 +118,7 @@ func (p *plainRun) response() *shell.Response {
 				r.Stdout = append(r.Stdout, f.Data...)
 			case shell.Stderr:
 				r.Stderr = append(r.Stderr, f.Data...)
+			case shell.Merged: // in Output alone
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func (r *Recoverable) Recover(ctx context.Context, id shell.RunID) (shell.State,
 		}
 		done, err := r.settleLost(id, st.Reason)
 		if err != nil && !done { // it cannot be written down; it is lost all the same
-			return st, nil //nolint:nilerr // a read-only directory must not hide the outcome
+			return st, nil // a read-only directory must not hide the outcome
 		}
 		if err := r.hub.sleep(ctx, time.Millisecond); err != nil {
 			return st, err

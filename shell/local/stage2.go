@@ -42,9 +42,9 @@ func Main(args []string) (handled bool) {
 	}
 	switch args[1] {
 	case argShim:
-		os.Exit(shimMain(args[2]))
+		os.Exit(shimMain(args[2])) //nolint:forbidigo // this process is the supervisor
 	case argStage2:
-		os.Exit(stage2Main(args[2]))
+		os.Exit(stage2Main(args[2])) //nolint:forbidigo // this process becomes the command
 	default:
 		return false
 	}

@@ -98,7 +98,7 @@ func (r *Recoverable) stopUnsupervised(id shell.RunID, lock *os.File, f shell.Fe
 	}
 	if exists(filepath.Join(dir, nameStarted)) || exists(filepath.Join(dir, nameExit)) {
 		lock.Close()
-		_, err := r.Recover(context.Background(), id)
+		_, err := r.Recover(context.Background(), id) //nolint:forbidigo // a stop that was begun is finished
 		return true, err
 	}
 	defer lock.Close()
