@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,8 +25,37 @@ func TestMain(m *testing.M) {
 	if helperMain(os.Args) {
 		return
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "outlive-shell-local-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	supervisorExe = filepath.Join(dir, "supervisor")
+	if out, err := exec.Command("go", "build", "-tags", mutants(), "-o", supervisorExe, "./testdata/supervisor").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s\n%v; using the test binary as supervisor\n", out, err)
+		supervisorExe = ""
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
+
+// mutants returns the build tags of the safeguards that this test binary lacks.
+func mutants() string {
+	var tags []string
+	if !recheckUnderLock {
+		tags = append(tags, "mutant_norecheck")
+	}
+	if !startedBeforeGate {
+		tags = append(tags, "mutant_nosyncstarted")
+	}
+	return strings.Join(tags, ",")
+}
+
+// supervisorExe is a supervisor that starts faster than the test binary, which under
+// the race detector takes a second. TestExec uses the test binary all the same, so
+// that the supervisor runs under the detector, too.
+var supervisorExe string
 
 const testTimeout = 30 * time.Second
 
@@ -50,7 +80,7 @@ func open(t *testing.T) *Recoverable {
 
 func openDir(t *testing.T, dir string) *Recoverable {
 	t.Helper()
-	r, err := Open(dir, nil)
+	r, err := Open(dir, &Options{Exe: supervisorExe})
 	if err != nil {
 		t.Fatalf("Open(%s) = %v", dir, err)
 	}
@@ -178,18 +208,21 @@ func helperMain(args []string) bool {
 // helper starts a run as another process would: "start DIR ID WORKDIR COMMAND", or
 // attaches to it and reads a little: "attach DIR ID WORKDIR COMMAND".
 func helper(verb string, args []string) error {
-	r, err := Open(args[0], nil)
+	r, err := Open(args[0], &Options{Exe: os.Getenv("TEST_SUPERVISOR")})
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
 	id := shell.RunID(args[1])
 	req := shell.Request{Command: args[3], Dir: args[2], Attached: verb == "attach"}
+	if verb == "start-environ" {
+		req.Environ = []string{"PATH=/usr/bin:/bin", "SECRET=value-of-secret"}
+	}
 	if err := r.Start(ctx, id, fence1, req); err != nil {
 		return err
 	}
 	switch verb {
-	case "start":
+	case "start", "start-environ":
 		return nil
 	case "attach":
 		a, err := r.Attach(ctx, id, 0)

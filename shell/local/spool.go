@@ -116,9 +116,11 @@ func (s *spool) write(st shell.Stream, p []byte) (total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
-		n, err := s.keepLocked(st, p)
-		s.kept += int64(n)
-		s.err = err
+		if s.err = s.keepLocked(st, p); s.err == nil {
+			s.kept += int64(len(p))
+		} else {
+			s.kept = max(s.kept, outSize(s.dir)) // a part of p, perhaps
+		}
 	}
 	s.total += int64(len(p))
 	s.per[st] += int64(len(p))
@@ -132,11 +134,11 @@ func (s *spool) write(st shell.Stream, p []byte) (total int64) {
 	return s.total
 }
 
-func (s *spool) keepLocked(st shell.Stream, p []byte) (int, error) {
+func (s *spool) keepLocked(st shell.Stream, p []byte) error {
 	if s.out == nil {
 		f, err := os.OpenFile(filepath.Join(s.dir, nameOut), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		s.out = f
 	}
@@ -149,10 +151,11 @@ func (s *spool) keepLocked(st shell.Stream, p []byte) (int, error) {
 	}
 	if s.split && st != s.last {
 		if err := s.indexLocked(st); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return s.out.WriteAt(p, s.total)
+	_, err := s.out.WriteAt(p, s.total)
+	return err
 }
 
 func (s *spool) indexLocked(st shell.Stream) error {
