@@ -130,6 +130,9 @@ func (v *view) NextDue(now time.Time) (time.Time, bool, error) {
 }
 
 func (v *view) Held(l task.Lease, after task.ID, limit int) ([]task.Record, error) {
+	if l.IsZero() {
+		return nil, nil
+	}
 	return v.running(after, limit, func(r *task.Record) bool { return r.Lease == l })
 }
 

@@ -1,0 +1,83 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/outlive-dev/outlive/fault"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// backupPages is how many pages are copied between two looks at the context.
+const backupPages = 1024
+
+// Backup writes a consistent copy of the store to path, which must not exist,
+// while updates go on. The copy appears there only when it is whole.
+func (s *Store) Backup(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fault.Newf(fault.Exists, "backup to %s: the file exists", path)
+	}
+	c, err := s.readers.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.readers.put(c)
+	if err := s.copyTo(ctx, c, path); err != nil {
+		return fmt.Errorf("backup to %s: %w", path, classify(err))
+	}
+	return nil
+}
+
+// copyTo copies what c sees now, through the engine, to a file that replaces path.
+func (s *Store) copyTo(ctx context.Context, c *conn, path string) (err error) {
+	part := path + ".part"
+	if err := os.Remove(part); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(part)
+		}
+	}()
+	// The snapshot: without it a commit would make the copy start over.
+	if err := c.run(`BEGIN`, nil); err != nil {
+		return err
+	}
+	defer func() { _ = c.run(`ROLLBACK`, nil) }()
+	if _, err := c.int64(`SELECT count(*) FROM sqlite_schema`); err != nil {
+		return err
+	}
+	to, err := openConn(fileURI(part, s.path+".turn"), lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	name, err := libc.CString("main")
+	if err != nil {
+		return err
+	}
+	defer libc.Xfree(c.tls, name)
+	b := lib.Xsqlite3_backup_init(to.tls, to.db, name, c.db, name)
+	if b == 0 {
+		return to.fail(lib.Xsqlite3_extended_errcode(to.tls, to.db))
+	}
+	rc := int32(lib.SQLITE_OK)
+	for rc == lib.SQLITE_OK && ctx.Err() == nil {
+		rc = lib.Xsqlite3_backup_step(to.tls, b, backupPages)
+	}
+	end := lib.Xsqlite3_backup_finish(to.tls, b)
+	switch {
+	case ctx.Err() != nil && rc != lib.SQLITE_DONE:
+		return ctx.Err()
+	case end != lib.SQLITE_OK:
+		return to.fail(end)
+	}
+	to.close()
+	return os.Rename(part, path)
+}

@@ -1,0 +1,239 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/outlive-dev/outlive/store"
+
+	lib "modernc.org/sqlite/lib"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// migration is one step forward of the schema.
+type migration struct {
+	version int
+	name    string
+	sql     string
+	sum     string
+}
+
+// migrations returns all steps, in order.
+func migrations() ([]migration, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	list := make([]migration, len(names))
+	for i, file := range names {
+		sql, err := migrationFiles.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(path.Base(file), ".sql")
+		version, err := strconv.Atoi(name[:4])
+		if err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s is out of order", file)
+		}
+		sum := sha256.Sum256(sql)
+		list[i] = migration{version, name, string(sql), hex.EncodeToString(sum[:])}
+	}
+	return list, nil
+}
+
+const migrationTable = `CREATE TABLE IF NOT EXISTS outlive_migrations (
+  version INTEGER PRIMARY KEY,
+  name    TEXT    NOT NULL,
+  sum     TEXT    NOT NULL,
+  at      INTEGER NOT NULL
+) STRICT`
+
+func (s *Store) writerPragmas() string {
+	return `PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = ` + string(s.opts.Sync) +
+		`; PRAGMA cache_size = -32768; PRAGMA temp_store = memory`
+}
+
+func (s *Store) checkpointPragmas() string {
+	return `PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = ` + string(s.opts.Sync)
+}
+
+// prepare brings the file to the present schema:
+//
+//  1. Read its version; a newer one, or another program's file, is refused.
+//  2. When it is the present one, keep byteOpen shared and be done.
+//  3. Otherwise take byteOpen exclusively, so that nobody else has the file open.
+//  4. Read the version again, copy the file unless it is fresh, and migrate.
+//  5. Go on with byteOpen shared.
+func (s *Store) prepare(context.Context) error {
+	steps, err := migrations()
+	if err != nil {
+		return err
+	}
+	have, err := s.version()
+	if err != nil {
+		return err
+	}
+	if have > len(steps) {
+		return fmt.Errorf("%w: it has %d, this version knows %d", ErrNewer, have, len(steps))
+	}
+	if have == len(steps) && s.readOnly {
+		return nil
+	}
+	if s.readOnly {
+		return fmt.Errorf("%w, and has an old schema", ErrReadOnly)
+	}
+	if have < len(steps) {
+		if err := s.patiently("the other processes' open stores", func() error { return lockByte(s.turn.f, byteOpen, true) }); err != nil {
+			return err
+		}
+		if err := s.migrate(steps); err != nil {
+			return err
+		}
+	}
+	return s.patiently("migration", func() error { return lockByte(s.turn.f, byteOpen, false) })
+}
+
+// version reads which schema the file has, 0 for none, and the store's identity.
+func (s *Store) version() (int, error) {
+	c, err := s.connect()
+	if err != nil && s.readOnly {
+		return 0, err
+	}
+	if err != nil {
+		return 0, err
+	}
+	v, err := s.versionOn(c)
+	if err != nil && s.readOnly && codeOf(err)&0xff == lib.SQLITE_CANTOPEN && s.logEmpty() {
+		// Without -shm a log cannot be read; but there is none, and nobody can write.
+		c.close()
+		s.sealed = true
+		if c, err = s.connect(); err != nil {
+			return 0, err
+		}
+		v, err = s.versionOn(c)
+	}
+	if err != nil {
+		c.close()
+		return 0, err
+	}
+	s.readers.adopt(c)
+	return v, nil
+}
+
+// logEmpty reports whether there is no log whose frames a reader would need.
+func (s *Store) logEmpty() bool {
+	_, err := os.Stat(s.path + "-wal")
+	return os.IsNotExist(err)
+}
+
+func (s *Store) versionOn(c *conn) (int, error) {
+	tables, ours := int64(0), int64(0)
+	err := c.run(`SELECT count(*), count(*) FILTER (WHERE name = 'outlive_migrations') FROM sqlite_schema`, func(st *stmt) error {
+		tables, ours = st.colInt(0), st.colInt(1)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if ours == 0 {
+		if tables > 0 {
+			return 0, ErrForeign
+		}
+		return 0, nil
+	}
+	v, err := c.int64(`SELECT max(version) FROM outlive_migrations`)
+	if err != nil {
+		return 0, err
+	}
+	err = c.run(`SELECT id, epoch FROM outlive_meta`, func(st *stmt) error {
+		s.info = store.Info{ID: st.colText(0), Driver: "sqlite", Path: s.path, Epoch: st.colInt(1), Schema: int(v)}
+		return nil
+	})
+	return int(v), err
+}
+
+// migrate runs while nobody else has the file open.
+func (s *Store) migrate(steps []migration) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	have, err := s.versionOn(c)
+	if err != nil || have >= len(steps) {
+		return err // another process was first
+	}
+	// The mode is a property of the file, and can only be set outside of a transaction.
+	if err := s.patiently("switch to a log", func() error { return c.exec(`PRAGMA journal_mode = wal`) }); err != nil {
+		return err
+	}
+	if err := c.exec(s.checkpointPragmas()); err != nil {
+		return err
+	}
+	if have > 0 {
+		if err := s.copyTo(context.Background(), c, fmt.Sprintf("%s.v%d.bak", s.path, have)); err != nil {
+			return fmt.Errorf("copy before migration: %w", err)
+		}
+	}
+	for _, m := range steps[have:] {
+		if err := s.step(c, m); err != nil {
+			_ = c.exec(`ROLLBACK`)
+			return fmt.Errorf("migration %s: %w", m.name, err)
+		}
+	}
+	_, err = s.versionOn(c)
+	return err
+}
+
+func (s *Store) step(c *conn, m migration) error {
+	now := micros(s.opts.Clock())
+	if err := s.patiently("write lock", func() error { return c.exec(`BEGIN IMMEDIATE`) }); err != nil {
+		return err
+	}
+	if err := c.exec(migrationTable); err != nil {
+		return err
+	}
+	if err := c.exec(m.sql); err != nil {
+		return err
+	}
+	if m.version == 1 {
+		err := c.run(`INSERT INTO outlive_meta (one, id, epoch, clock, writes) VALUES (1, ?, 1, ?, 0)`, nil, rand.Text(), now)
+		if err != nil {
+			return err
+		}
+	}
+	err := c.run(`INSERT INTO outlive_migrations (version, name, sum, at) VALUES (?, ?, ?, ?)`, nil, m.version, m.name, m.sum, now)
+	if err != nil {
+		return err
+	}
+	return c.exec(`COMMIT`)
+}
+
+// grow writes more frames than are needed and takes them back: they stay in the
+// log as space that later commits overwrite, which is cheaper to sync.
+func (s *Store) grow(c *conn) {
+	if st, err := os.Stat(s.path + "-wal"); s.opts.Grow < 0 || err == nil && st.Size() >= s.opts.Grow {
+		return
+	}
+	if c.exec(`PRAGMA cache_size = 16; BEGIN IMMEDIATE`) != nil {
+		return
+	}
+	if c.exec(`CREATE TABLE outlive_space (b BLOB)`) == nil {
+		_ = c.run(`INSERT INTO outlive_space VALUES (zeroblob(?))`, nil, s.opts.Grow)
+	}
+	_ = c.exec(`ROLLBACK`)
+}
