@@ -23,6 +23,9 @@ import (
 // Apply never writes to what r or c point to. The record it returns may share
 // memory with both.
 func Apply(r Record, c Command, now time.Time) (Record, []Effect, error) {
+	if r.UpdatedAt.After(now) {
+		now = r.UpdatedAt // the store's clock never goes back
+	}
 	s := step{r: r, now: now}
 	if err := s.apply(c); err != nil {
 		if c == nil {
@@ -39,9 +42,7 @@ func Apply(r Record, c Command, now time.Time) (Record, []Effect, error) {
 	}
 	if s.bumped || s.touched {
 		s.r.Revision++
-		if now.After(s.r.UpdatedAt) {
-			s.r.UpdatedAt = now
-		}
+		s.r.UpdatedAt = now
 	}
 	slices.SortStableFunc(s.fx, func(a, b Effect) int { return rank(a) - rank(b) })
 	return s.r, s.fx, nil
@@ -148,7 +149,7 @@ func (s *step) create(c Create) error {
 	in := c.Record
 	switch {
 	case s.r.ID != "":
-		return fmt.Errorf("%w: it exists", ErrIllegal)
+		return ErrExists
 	case in.ID == "":
 		return invalidf("id is missing")
 	case in.Executor == "":

@@ -259,6 +259,7 @@ func (s *step) wait(c Wait) error {
 		return nil
 	}
 	s.waits()
+	s.notify(NoticeWaiting, "")
 	return nil
 }
 
@@ -294,7 +295,6 @@ func (s *step) waits() {
 	r := &s.r
 	r.State, r.Lease = Waiting, Lease{}
 	s.journal(journal.KindWaiting, Parked{Attempt: r.Attempt, Tickets: r.Tickets, All: r.TicketsAll})
-	s.notify(NoticeWaiting, "")
 	s.bump()
 }
 

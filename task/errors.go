@@ -16,6 +16,8 @@ var (
 	// ErrOwner means that ownership has moved with a new generation.
 	ErrOwner = fault.New(fault.Fenced, "ownership of the task has moved").
 			WithHint("Create it again with the same invocation to get the task as it is now.")
+	// ErrExists means that the record to create from is not the zero Record.
+	ErrExists = fault.New(fault.Exists, "the task exists")
 	// ErrVersion means that the caller decided on stale facts.
 	ErrVersion = fault.New(fault.Conflict, "the task has changed since it was read")
 	// ErrIllegal means that the command has no meaning in the task's state.

@@ -201,26 +201,26 @@ func (l Limits) Validate(c Command) error {
 	case CommitInput:
 		return l.checkpoint(c.Checkpoint)
 	case Complete:
-		return first(l.checkpoint(c.Checkpoint), l.result(&c.Result))
+		return firstErr(l.checkpoint(c.Checkpoint), l.result(&c.Result))
 	case Wait:
-		return first(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
+		return firstErr(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
 	case Suspend:
 		return l.checkpoint(&c.Checkpoint)
 	case Yield:
 		return l.checkpoint(c.Checkpoint)
 	case Fail:
-		return first(within(size{"failure code", len(c.Failure.Code), l.ID, "bytes"}), l.result(&c.Failure.Detail))
+		return firstErr(within(size{"failure code", len(c.Failure.Code), l.ID, "bytes"}), l.result(&c.Failure.Detail))
 	case AckCancel:
 		return l.result(c.Result)
 	case HandOff:
-		return first(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
+		return firstErr(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
 	case Offer:
 		return l.result(&c.Result)
 	}
 	return nil
 }
 
-func first(a, b error) error {
+func firstErr(a, b error) error {
 	if a != nil {
 		return a
 	}
