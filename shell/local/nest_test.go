@@ -1,0 +1,231 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package local
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/shell"
+)
+
+// TestNestedRunIsSpared starts a run inside a run and ends the outer one in every way.
+func TestNestedRunIsSpared(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"exit", "stop", "kill supervisor"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			r := open(t)
+			outer, inner := newID(t), shell.RunID("in-"+string(newID(t)))
+			dir := t.TempDir()
+			innerText := fmt.Sprintf("touch %s/inner; setsid sleep 50 & while ! test -e %s/go; do sleep 0.02; done; echo inner done", dir, dir)
+			text := fmt.Sprintf("'%s' __test_helper start '%s' %s %s '%s' && touch outer && sleep 0.3; test %q = exit || sleep 100",
+				helperExe(t), r.Dir(), inner, dir, innerText, how)
+			req := shell.Request{
+				Command: text, Dir: dir, Drain: 100 * time.Millisecond,
+				Env: map[string]string{"TEST_SUPERVISOR": supervisorExe},
+			}
+			if err := r.Start(t.Context(), outer, fence1, req); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "both run", func() bool {
+				return exists(filepath.Join(dir, "inner")) && exists(filepath.Join(dir, "outer"))
+			})
+			switch how {
+			case "stop":
+				if err := r.Stop(t.Context(), outer, fence1, shell.StopRequest{}); err != nil {
+					t.Fatal(err)
+				}
+			case "kill supervisor":
+				if err := unix.Kill(shimPid(t, r, outer), unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e := waitFor(t, r, outer)
+			if e.LeftoversStopped > 1 { // a sleep of the outer's own, at most
+				t.Errorf("outer exit = %+v", e)
+			}
+			noneLeft(t, outer)
+			st, err := r.Recover(t.Context(), inner)
+			if err != nil || st.Phase != shell.Live {
+				t.Fatalf("inner = %+v, %v, want live", st, err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if e := waitFor(t, r, inner); !e.Succeeded() || e.LeftoversStopped != 1 {
+				t.Errorf("inner exit = %+v, want success with one leftover stopped", e)
+			}
+			noneLeft(t, inner)
+		})
+	}
+}
+
+func TestIgnoredSignalsAreReset(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	dir := t.TempDir()
+	inner := shell.RunID("in-" + string(newID(t)))
+	// A starter that ignores HUP and TERM, as nohup does, and blocks nothing.
+	text := fmt.Sprintf("trap '' HUP TERM INT; '%s' __test_helper start '%s' %s %s 'grep SigIgn: /proc/self/status; umask'",
+		helperExe(t), r.Dir(), inner, dir)
+	e, out := run(t, r, shell.Request{
+		Command: text, Dir: dir, Umask: shell.UmaskOf(0o037), Env: map[string]string{"TEST_SUPERVISOR": supervisorExe},
+	})
+	if !e.Succeeded() {
+		t.Fatalf("exit = %+v, %s", e, out)
+	}
+	waitFor(t, r, inner)
+	got, _ := readAll(t, r, inner)
+	if string(got) != "SigIgn:\t0000000000000000\n0037\n" {
+		t.Errorf("command saw %q, want no ignored signal and the starter's umask", got)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	req := sh(t, "echo x >> marker; while ! test -e go; do sleep 0.02; done")
+	id := start(t, r, req)
+	eventually(t, "it runs", fileExists(filepath.Join(req.Dir, "marker")))
+	if err := r.Release(t.Context(), id, fence1); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("Release of a live run = %v, want Conflict", err)
+	}
+	if err := os.WriteFile(filepath.Join(req.Dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, r, id)
+	if err := r.Release(t.Context(), id, shell.Fence{}); fault.KindOf(err) != fault.Fenced {
+		t.Errorf("Release with an old fence = %v, want Fenced", err)
+	}
+	for range 2 {
+		if err := r.Release(t.Context(), id, fence1); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	}
+	if err := r.Start(t.Context(), id, fence1, req); fault.KindOf(err) != fault.Finished {
+		t.Errorf("Start after Release = %v, want Finished", err)
+	}
+	if st, err := r.Recover(t.Context(), id); err != nil || st.Phase != shell.UnknownRun || st.Reason != shell.ReasonReleased {
+		t.Errorf("Recover = %+v, %v", st, err)
+	}
+	if err := r.Stop(t.Context(), id, fence1, shell.StopRequest{}); err != nil {
+		t.Errorf("Stop after Release = %v", err)
+	}
+	if _, err := r.Wait(t.Context(), id); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("Wait = %v, want NotFound", err)
+	}
+	if ids, err := r.List(t.Context()); err != nil || len(ids) != 0 {
+		t.Errorf("List = %v, %v", ids, err)
+	}
+	if got := slurp(filepath.Join(req.Dir, "marker")); got != "x\n" {
+		t.Errorf("executed %d times", strings.Count(got, "x"))
+	}
+}
+
+func TestGC(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	dir := filepath.Join(t.TempDir(), "runs")
+	r, err := Open(dir, &Options{Exe: supervisorExe, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	verdicts := map[shell.RunID]Verdict{}
+	end := func(v Verdict) shell.RunID {
+		req := sh(t, "seq 1 100000")
+		id := start(t, r, req)
+		waitFor(t, r, id)
+		verdicts[id] = v
+		return id
+	}
+	needed, taken, stray := end(Needed), end(Taken), end(Stray)
+	liveReq := sh(t, "while ! test -e go; do sleep 0.02; done")
+	live := start(t, r, liveReq)
+	shimPid(t, r, live)
+	verdicts[live] = Stray
+	gone := func(id shell.RunID) bool { return !exists(r.dir(id)) }
+	collect := func(budget int64) GCReport {
+		t.Helper()
+		rep, err := r.GC(t.Context(), func(id shell.RunID) Verdict { return verdicts[id] }, budget)
+		if err != nil {
+			t.Fatalf("GC = %v", err)
+		}
+		return rep
+	}
+	rep := collect(0)
+	if rep.Removed != 1 || rep.Live != 1 || !gone(taken) || gone(needed) || gone(stray) || gone(live) {
+		t.Errorf("GC = %+v", rep)
+	}
+	now = now.Add(25 * time.Hour)
+	if rep = collect(0); rep.Removed != 1 || !gone(stray) || gone(needed) || gone(live) {
+		t.Errorf("GC a day later = %+v", rep)
+	}
+	if !exists(r.tomb(stray)) || !exists(r.tomb(taken)) {
+		t.Error("no tombstone")
+	}
+	now = now.Add(10 * 24 * time.Hour)
+	verdicts[taken] = Needed // its task may still try to start it
+	if rep = collect(1); rep.Tombstones != 1 || gone(needed) || gone(live) || !exists(r.tomb(taken)) {
+		t.Errorf("GC later = %+v", rep)
+	}
+	if err := os.WriteFile(filepath.Join(liveReq.Dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, r, live)
+}
+
+func TestB65_DirectoryRemovedWhileRunning(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	req := sh(t, "touch ready; while ! test -e go; do sleep 0.02; done; echo late")
+	id := start(t, r, req)
+	eventually(t, "it runs", fileExists(filepath.Join(req.Dir, "ready")))
+	if err := os.RemoveAll(r.dir(id)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(req.Dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the exit is recorded all the same", func() bool {
+		st, err := r.Recover(t.Context(), id)
+		return err == nil && st.Phase == shell.Finished && st.Exit.Succeeded()
+	})
+	if err := r.Start(t.Context(), id, fence1, req); err != nil {
+		t.Errorf("Start = %v", err)
+	}
+	if e := waitFor(t, r, id); !e.Succeeded() {
+		t.Errorf("exit = %+v", e)
+	}
+}
+
+func TestOpenRefusesUnsafeDirectories(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "open")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(dir, "runs"), nil); fault.KindOf(err) != fault.Forbidden || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Open = %v, want Forbidden and the directory's name", err)
+	}
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(dir, "runs"), nil); err != nil {
+		t.Errorf("Open under a sticky directory = %v", err)
+	}
+}
