@@ -82,7 +82,7 @@ const (
 // checkTable wants the layer table of the architecture page to be the one in force.
 func checkTable(t *tree) []string {
 	text := string(t.texts[architecture])
-	want, ok := withTable(text)
+	want, ok := withTable(t, text)
 	switch {
 	case !ok:
 		return []string{architecture + ": the marks of the layer table are missing"}
@@ -93,10 +93,10 @@ func checkTable(t *tree) []string {
 }
 
 // withTable returns the page with the present table between its marks.
-func withTable(text string) (string, bool) {
+func withTable(t *tree, text string) (string, bool) {
 	before, rest, ok := strings.Cut(text, tableBegin)
 	_, after, ok2 := strings.Cut(rest, tableEnd)
-	return before + tableBegin + layerTable() + tableEnd + after, ok && ok2
+	return before + tableBegin + layerTable(t) + tableEnd + after, ok && ok2
 }
 
 // pages returns the Markdown files in order.
@@ -131,7 +131,7 @@ func TestSnippets(t *testing.T) { report(t, checkSnippets(repo(t))) }
 func TestLayerTable(t *testing.T) {
 	if *update {
 		text := string(repo(t).texts[architecture])
-		if fresh, ok := withTable(text); ok && fresh != text {
+		if fresh, ok := withTable(repo(t), text); ok && fresh != text {
 			if err := os.WriteFile(filepath.Join(root, architecture), []byte(fresh), 0o644); err != nil {
 				t.Fatal(err)
 			}

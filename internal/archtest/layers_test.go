@@ -144,22 +144,33 @@ func checkPure(t *tree) []string {
 	return out
 }
 
-// layerTable renders the table for docs/architecture.md.
-func layerTable() string {
+// layerTable renders the rows for docs/architecture.md, with the packages that exist.
+func layerTable(t *tree) string {
+	here := map[string]bool{}
+	for _, dir := range t.dirs() {
+		if _, family, ok := place(dir); ok {
+			here[family] = true
+		}
+	}
 	var b strings.Builder
 	b.WriteString("| layer | packages | what they are | never imports |\n| ---: | --- | --- | --- |\n")
 	for _, l := range layers {
 		var pkgs, never []string
 		for _, p := range l.pkgs {
-			if p == "." {
-				p = "outlive (the root)"
+			switch {
+			case !here[p]:
+			case p == ".":
+				pkgs = append(pkgs, "outlive (the root)")
+			default:
+				pkgs = append(pkgs, "`"+strings.TrimSuffix(p, "/...")+"`")
 			}
-			pkgs = append(pkgs, "`"+p+"`")
 		}
 		for _, n := range l.never {
 			never = append(never, fmt.Sprint("layer ", n))
 		}
-		fmt.Fprintf(&b, "| %v | %s | %s | %s |\n", l.n, strings.Join(pkgs, ", "), l.what, strings.Join(never, ", "))
+		if len(pkgs) > 0 {
+			fmt.Fprintf(&b, "| %v | %s | %s | %s |\n", l.n, strings.Join(pkgs, ", "), l.what, strings.Join(never, ", "))
+		}
 	}
 	return b.String()
 }

@@ -164,7 +164,10 @@ func TestRulesFind(t *testing.T) {
 			architecture: "# A\n" + tableBegin + "old\n" + tableEnd,
 		}, []string{"stale"}},
 		{"table: fresh", checkTable, map[string]string{
-			architecture: "# A\n" + tableBegin + layerTable() + tableEnd + "more\n",
+			"a.go":      "package outlive",
+			"task/a.go": "package task",
+			architecture: "# A\n" + tableBegin + "| layer | packages | what they are | never imports |\n| ---: | --- | --- | --- |\n" +
+				"| 2 | `task` | pure models |  |\n| 7 | outlive (the root) | the Runtime | layer 5 |\n" + tableEnd + "more\n",
 		}, nil},
 		{"table: none", checkTable, map[string]string{architecture: "# A\n"}, []string{"missing"}},
 	}
