@@ -4,6 +4,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -71,81 +72,21 @@ type step struct {
 }
 
 func (s *step) apply(c Command) error {
-	if create, ok := c.(Create); ok {
-		return s.create(create)
-	}
-	if s.r.ID == "" {
+	switch {
+	case c == nil:
+		return invalidf("no command")
+	case c.Op() == OpCreate:
+	case s.r.ID == "":
 		return invalidf("no task")
-	}
-	if s.r.State.Terminal() {
-		switch c.(type) {
-		case Publish, Reveal:
-			s.publish()
-			return nil
-		}
+	case s.r.State.Terminal() && c.Op() != OpPublish && c.Op() != OpReveal:
 		return &FinishedError{Record: s.r}
 	}
-	switch c := c.(type) {
-	case Start:
-		return s.start(c)
-	case Adopt:
-		return s.adopt(c)
-	case CommitStart:
-		return s.commitStart(c)
-	case Save:
-		return s.save(c)
-	case CommitInput:
-		return s.commitInput(c)
-	case Progress:
-		return s.progress(c)
-	case Complete:
-		return s.complete(c)
-	case Wait:
-		return s.wait(c)
-	case Suspend:
-		return s.suspend(c)
-	case Yield:
-		return s.yield(c)
-	case DetachWorker:
-		return s.detachWorker(c)
-	case Fail:
-		return s.fail(c)
-	case AckCancel:
-		return s.ackCancel(c)
-	case RequestCancel:
-		return s.requestCancel(c)
-	case Send:
-		return s.send(c)
-	case Decide:
-		return s.decide(c)
-	case Release:
-		return s.release(c)
-	case Publish:
-		s.publish()
-		return nil
-	case Reveal:
-		return s.reveal(c)
-	case Expire:
-		return s.expire(c)
-	case Orphan:
-		return s.orphan(c)
-	case Retake:
-		return s.retake(c)
-	case HandOff:
-		return s.handOff(c)
-	case Offer:
-		return s.offer(c)
-	case Seal:
-		return s.seal(c)
-	case Deadline:
-		return s.deadline(c)
-	}
-	return invalidf("unknown command %T", c)
+	return c.apply(s)
 }
 
 // create builds the record from the given fields of identity, ownership,
 // visibility and schedule; everything else starts at its own beginning.
-func (s *step) create(c Create) error {
+func (c Create) apply(s *step) error {
 	in := c.Record
 	switch {
 	case s.r.ID != "":
@@ -157,22 +98,18 @@ func (s *step) create(c Create) error {
 	}
 	r := Record{
 		ID: in.ID, Executor: in.Executor, Kind: in.Kind, Name: in.Name, Description: in.Description, Spec: in.Spec,
-		Invocation: in.Invocation, Digest: in.Digest, Parent: in.Parent, Root: in.Root, Depth: in.Depth,
+		Invocation: in.Invocation, Digest: in.Digest, Parent: in.Parent, Root: cmp.Or(in.Root, in.ID), Depth: in.Depth,
 		Session: in.Session, RootSession: in.RootSession, CausedBy: in.CausedBy, RetryOf: in.RetryOf,
 		Principal: in.Principal, Tenant: in.Tenant, Labels: in.Labels, Place: in.Place,
 
-		Owner: in.Owner, Generation: 1, OnLeaseLoss: in.OnLeaseLoss, ReadsInput: in.ReadsInput, Recoverable: in.Recoverable,
-		Publication: in.Publication,
+		Owner: cmp.Or(in.Owner, OwnerManager), Generation: 1, OnLeaseLoss: cmp.Or(in.OnLeaseLoss, LoseFail),
+		ReadsInput: in.ReadsInput, Recoverable: in.Recoverable, Publication: cmp.Or(in.Publication, OnCreate),
 
 		Queue: in.Queue, ConcurrencyKey: in.ConcurrencyKey, Priority: in.Priority, DueAt: in.DueAt,
 		MaxAttempts: in.MaxAttempts, Backoff: in.Backoff, Deadline: in.Deadline, Liveness: in.Liveness,
 		CreatedAt: s.now, UpdatedAt: s.now, Retention: in.Retention,
 	}
-	setDefault(&r.Root, r.ID)
-	setDefault(&r.Owner, OwnerManager)
-	setDefault(&r.OnLeaseLoss, LoseFail)
-	setDefault(&r.Publication, OnCreate)
-	setDefault(&r.Liveness.Policy, LiveContinue)
+	r.Liveness.Policy = cmp.Or(r.Liveness.Policy, LiveContinue)
 	if r.Publication != Deferred && r.Publication != OnCreate {
 		return invalidf("publication %q: a task is created deferred or on_create", r.Publication)
 	}
@@ -203,13 +140,6 @@ func (s *step) create(c Create) error {
 		s.fx = append(s.fx, Alarm{Kind: AlarmDeadline, At: r.Deadline})
 	}
 	return nil
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // bump moves Version (and with it Revision) by one, however often it is called.

@@ -4,6 +4,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -54,7 +55,7 @@ func held(f Fence) error {
 	return nil
 }
 
-func (s *step) start(c Start) error {
+func (c Start) apply(s *step) error {
 	r := &s.r
 	switch {
 	case r.State != Pending:
@@ -76,7 +77,7 @@ func (s *step) start(c Start) error {
 	return nil
 }
 
-func (s *step) adopt(c Adopt) error {
+func (c Adopt) apply(s *step) error {
 	r := &s.r
 	switch {
 	case r.State != Running || r.Owner != OwnerManager || !r.Recoverable || !r.StartCommitted:
@@ -102,7 +103,7 @@ func (s *step) take(l Lease) {
 	s.bump()
 }
 
-func (s *step) commitStart(c CommitStart) error {
+func (c CommitStart) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (s *step) commitStart(c CommitStart) error {
 	return nil
 }
 
-func (s *step) save(c Save) error {
+func (c Save) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (s *step) keep(c *Checkpoint) {
 	s.r.Progressed, s.r.Failures = true, 0
 }
 
-func (s *step) commitInput(c CommitInput) error {
+func (c CommitInput) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (s *step) consume(cursor int64) error {
 // that has bounced must move its cursor before it bounces again.
 func (s *step) bounces() bool { return s.r.ReadsInput && s.r.Unread() > 0 && !s.r.Bounced }
 
-func (s *step) progress(c Progress) error {
+func (c Progress) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func (s *step) progress(c Progress) error {
 	return nil
 }
 
-func (s *step) complete(c Complete) error {
+func (c Complete) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (s *step) yielded(reason string) {
 	s.pend(s.now)
 }
 
-func (s *step) wait(c Wait) error {
+func (c Wait) apply(s *step) error {
 	if err := s.leave(c.Fence); err != nil {
 		return err
 	}
@@ -298,7 +299,7 @@ func (s *step) waits() {
 	s.bump()
 }
 
-func (s *step) suspend(c Suspend) error {
+func (c Suspend) apply(s *step) error {
 	if err := s.leave(c.Fence); err != nil {
 		return err
 	}
@@ -331,7 +332,7 @@ func (s *step) suspended(reason string) {
 	s.bump()
 }
 
-func (s *step) yield(c Yield) error {
+func (c Yield) apply(s *step) error {
 	if err := s.leave(c.Fence); err != nil {
 		return err
 	}
@@ -340,7 +341,7 @@ func (s *step) yield(c Yield) error {
 	return nil
 }
 
-func (s *step) detachWorker(c DetachWorker) error {
+func (c DetachWorker) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -359,7 +360,7 @@ func (s *step) letGo(lost bool) {
 	s.bump()
 }
 
-func (s *step) fail(c Fail) error {
+func (c Fail) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
@@ -367,7 +368,7 @@ func (s *step) fail(c Fail) error {
 	if f.Code == "" {
 		return invalidf("a failure needs a code")
 	}
-	setDefault(&f.Outcome, OutcomeKnown)
+	f.Outcome = cmp.Or(f.Outcome, OutcomeKnown)
 	r := &s.r
 	if !c.Retryable || r.Owner == OwnerParent {
 		s.failed(f, c.EndedAt)
@@ -408,16 +409,14 @@ func (s *step) retry(delay time.Duration, code, message string) {
 	s.pend(due)
 }
 
-func (s *step) ackCancel(c AckCancel) error {
+func (c AckCancel) apply(s *step) error {
 	if err := s.own(c.Fence); err != nil {
 		return err
 	}
 	if !s.r.Canceling() {
 		return fmt.Errorf("%w: no cancel is requested", ErrIllegal)
 	}
-	outcome := c.Outcome
-	setDefault(&outcome, OutcomeKnown)
-	s.canceled(outcome, c.Result, c.EndedAt)
+	s.canceled(cmp.Or(c.Outcome, OutcomeKnown), c.Result, c.EndedAt)
 	return nil
 }
 
@@ -440,7 +439,7 @@ func (s *step) canceled(o Outcome, detail *Payload, endedAt time.Time) {
 	s.end(Canceled, &f, endedAt)
 }
 
-func (s *step) expire(c Expire) error {
+func (c Expire) apply(s *step) error {
 	r := &s.r
 	if r.Owner == OwnerParent {
 		return illegal(r)
@@ -471,8 +470,7 @@ func (s *step) lost() {
 		return
 	}
 	r.Failures++
-	budget := r.MaxAttempts
-	setDefault(&budget, LostAttempts)
+	budget := cmp.Or(r.MaxAttempts, LostAttempts)
 	if r.Failures < budget {
 		s.retry(r.Backoff.Delay(r.Failures-1), CodeWorkerLost, message)
 		return
@@ -490,10 +488,7 @@ func (b Backoff) Delay(failures int) time.Duration {
 	if failures <= 0 {
 		return 0
 	}
-	initial, limit := b.Initial, b.Max
-	setDefault(&initial, DefaultBackoffInitial)
-	setDefault(&limit, DefaultBackoffMax)
-	d := initial
+	d, limit := cmp.Or(b.Initial, DefaultBackoffInitial), cmp.Or(b.Max, DefaultBackoffMax)
 	for range failures - 1 {
 		if d >= limit/2 {
 			return limit

@@ -84,21 +84,3 @@ func Check(r Record) error {
 	must("T-12", !ended || !r.DoneAt.Before(r.CreatedAt) && !r.DoneAt.After(r.UpdatedAt), "done outside its time")
 	return errors.Join(bad...)
 }
-
-// rules returns the invariants of Check in words, for docs/states.md.
-func rules() []string {
-	return []string{
-		"T-1 Id, executor, owner, publication and state are there, and are words of this contract.",
-		"T-2 Counters only grow; every move of the version moves the revision too.",
-		"T-3 Only a running task of the manager holds a lease. Without one it is unattended: recoverable, its start committed.",
-		"T-4 An unfinished parent-owned task is running with attempt 0, under the hold of its parent's attempt.",
-		"T-5 A result exists only on completed, a failure only on failed or canceled.",
-		"T-6 The end, and only the end, seals the mailbox and sets the time of the end; it leaves no candidate and no open ticket, and completion no checkpoint.",
-		"T-7 A task to be canceled is pending or running. It ends canceled, or failed if a deadline asked, and never completed.",
-		"T-8 Input cursors are in order: consumed at the attempt's start, consumed, latest. Who reads no input has none.",
-		"T-9 A waiting task waits for at least one ticket; no ticket is named twice.",
-		"T-10 A suspended task has a checkpoint and a reason.",
-		"T-11 A pending task, and no other, has a due time.",
-		"T-12 Created, done and updated are in this order.",
-	}
-}

@@ -12,7 +12,7 @@ type Op string
 // file and no others. Each carries the fence it needs and no more.
 type Command interface {
 	Op() Op
-	sealed()
+	apply(s *step) error
 }
 
 // Fence is the attempt's right to write: attempt number, worker and epoch. The
@@ -244,39 +244,6 @@ const (
 	OpDeadline      Op = "deadline"
 )
 
-// Ops lists every op in the order of the table.
-func Ops() []Op {
-	return []Op{
-		OpCreate,
-		OpStart,
-		OpAdopt,
-		OpCommitStart,
-		OpSave,
-		OpCommitInput,
-		OpProgress,
-		OpComplete,
-		OpWait,
-		OpSuspend,
-		OpYield,
-		OpDetachWorker,
-		OpFail,
-		OpAckCancel,
-		OpRequestCancel,
-		OpSend,
-		OpDecide,
-		OpRelease,
-		OpPublish,
-		OpReveal,
-		OpExpire,
-		OpOrphan,
-		OpRetake,
-		OpHandOff,
-		OpOffer,
-		OpSeal,
-		OpDeadline,
-	}
-}
-
 func (Create) Op() Op        { return OpCreate }
 func (Start) Op() Op         { return OpStart }
 func (Adopt) Op() Op         { return OpAdopt }
@@ -304,31 +271,3 @@ func (HandOff) Op() Op       { return OpHandOff }
 func (Offer) Op() Op         { return OpOffer }
 func (Seal) Op() Op          { return OpSeal }
 func (Deadline) Op() Op      { return OpDeadline }
-
-func (Create) sealed()        {}
-func (Start) sealed()         {}
-func (Adopt) sealed()         {}
-func (CommitStart) sealed()   {}
-func (Save) sealed()          {}
-func (CommitInput) sealed()   {}
-func (Progress) sealed()      {}
-func (Complete) sealed()      {}
-func (Wait) sealed()          {}
-func (Suspend) sealed()       {}
-func (Yield) sealed()         {}
-func (DetachWorker) sealed()  {}
-func (Fail) sealed()          {}
-func (AckCancel) sealed()     {}
-func (RequestCancel) sealed() {}
-func (Send) sealed()          {}
-func (Decide) sealed()        {}
-func (Release) sealed()       {}
-func (Publish) sealed()       {}
-func (Reveal) sealed()        {}
-func (Expire) sealed()        {}
-func (Orphan) sealed()        {}
-func (Retake) sealed()        {}
-func (HandOff) sealed()       {}
-func (Offer) sealed()         {}
-func (Seal) sealed()          {}
-func (Deadline) sealed()      {}

@@ -10,7 +10,7 @@ import (
 	"github.com/outlive-dev/outlive/journal"
 )
 
-func (s *step) requestCancel(c RequestCancel) error {
+func (c RequestCancel) apply(s *step) error {
 	if c.IfVersion != 0 && c.IfVersion != s.r.Version {
 		return ErrVersion
 	}
@@ -27,7 +27,7 @@ func (s *step) requestCancel(c RequestCancel) error {
 	return nil
 }
 
-func (s *step) deadline(c Deadline) error {
+func (c Deadline) apply(s *step) error {
 	if s.r.Deadline.IsZero() || s.now.Before(s.r.Deadline) {
 		return ErrNotDue
 	}
@@ -79,7 +79,7 @@ func (s *step) stopLater(o Outcome) {
 	s.pend(s.now)
 }
 
-func (s *step) send(c Send) error {
+func (c Send) apply(s *step) error {
 	r := &s.r
 	if !r.ReadsInput {
 		return ErrNoInput
@@ -105,7 +105,7 @@ func (s *step) resume(why Resumed) {
 	s.pend(s.now)
 }
 
-func (s *step) decide(c Decide) error {
+func (c Decide) apply(s *step) error {
 	r := &s.r
 	i := slices.Index(r.Tickets, c.Ticket)
 	satisfied := c.Satisfied
@@ -125,7 +125,7 @@ func (s *step) decide(c Decide) error {
 	return nil
 }
 
-func (s *step) release(c Release) error {
+func (c Release) apply(s *step) error {
 	r := &s.r
 	if c.IfVersion != 0 && c.IfVersion != r.Version {
 		return ErrVersion
@@ -157,15 +157,20 @@ func (s *step) publish() {
 	s.tell(SignalDetached)
 }
 
-func (s *step) reveal(c Reveal) error {
+func (c Reveal) apply(s *step) error {
 	switch {
 	case s.r.Publication != Deferred:
-	case c.Policy == LiveCancel:
+	case c.Policy == LiveCancel && !s.r.State.Terminal():
 		if s.intend("its caller is gone", "") {
 			s.stop(c.WorkerGone)
 		}
 	default:
 		s.publish()
 	}
+	return nil
+}
+
+func (c Publish) apply(s *step) error {
+	s.publish()
 	return nil
 }

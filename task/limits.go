@@ -201,30 +201,23 @@ func (l Limits) Validate(c Command) error {
 	case CommitInput:
 		return l.checkpoint(c.Checkpoint)
 	case Complete:
-		return firstErr(l.checkpoint(c.Checkpoint), l.result(&c.Result))
+		return cmp.Or(l.checkpoint(c.Checkpoint), l.result(&c.Result))
 	case Wait:
-		return firstErr(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
+		return cmp.Or(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
 	case Suspend:
 		return l.checkpoint(&c.Checkpoint)
 	case Yield:
 		return l.checkpoint(c.Checkpoint)
 	case Fail:
-		return firstErr(within(size{"failure code", len(c.Failure.Code), l.ID, "bytes"}), l.result(&c.Failure.Detail))
+		return cmp.Or(within(size{"failure code", len(c.Failure.Code), l.ID, "bytes"}), l.result(&c.Failure.Detail))
 	case AckCancel:
 		return l.result(c.Result)
 	case HandOff:
-		return firstErr(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
+		return cmp.Or(l.checkpoint(c.Checkpoint), l.tickets(c.Tickets))
 	case Offer:
 		return l.result(&c.Result)
 	}
 	return nil
-}
-
-func firstErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func (l Limits) checkpoint(c *Checkpoint) error {

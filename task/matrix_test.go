@@ -342,6 +342,8 @@ func orDash(s string) string {
 	return s
 }
 
+var table = transitions()
+
 // judge holds one Apply against everything that is true of all of them. before is a
 // deep copy of r from before the call.
 func judge(t testing.TB, before, r Record, c Command, next Record, effects []Effect, err error) {
@@ -384,7 +386,7 @@ func judgeTable(fail func(string, ...any), before Record, c Command, next Record
 	changed := next.Revision != before.Revision
 	version := next.Version - before.Version
 	intent := before.CancelRequestedAt != next.CancelRequestedAt || before.State != next.State
-	for _, tr := range transitions() {
+	for _, tr := range table {
 		if tr.op != c.Op() || !contains(tr.from, before.State) || !contains(tr.to, next.State) {
 			continue
 		}
@@ -448,3 +450,20 @@ func judgeEffects(fail func(string, ...any), before, next Record, effects []Effe
 }
 
 func runningForCheck(t *testing.T) Record { return must(t, Record{}, create(), start()) }
+
+// holds reports whether a counter moved as the delta allows.
+func (d delta) holds(by int64, before, after State, changed bool) bool {
+	switch d {
+	case same:
+		return by == 0
+	case up:
+		return by == 1
+	case once:
+		return by == 0 && !changed || by == 1 && changed
+	case moved:
+		return by == 0 && before == after || by == 1 && before != after
+	case sealing:
+		return by == 0 && !after.Terminal() || by == 1 && after.Terminal()
+	}
+	return false
+}

@@ -22,7 +22,7 @@ func (s *step) driven(generation int64) error {
 	return nil
 }
 
-func (s *step) handOff(c HandOff) error {
+func (c HandOff) apply(s *step) error {
 	if err := s.driven(c.Generation); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *step) toManager(orphaned bool) {
 	s.bump()
 }
 
-func (s *step) offer(c Offer) error {
+func (c Offer) apply(s *step) error {
 	if err := s.driven(c.Generation); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *step) offer(c Offer) error {
 	return nil
 }
 
-func (s *step) seal(c Seal) error {
+func (c Seal) apply(s *step) error {
 	if err := s.driven(c.Generation); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *step) accept() {
 	s.done(c.Result, time.Time{})
 }
 
-func (s *step) orphan(c Orphan) error {
+func (c Orphan) apply(s *step) error {
 	if err := s.driven(c.Generation); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *step) orphan(c Orphan) error {
 	return nil
 }
 
-func (s *step) retake(c Retake) error {
+func (c Retake) apply(s *step) error {
 	r := &s.r
 	switch {
 	case r.Owner != OwnerParent:

@@ -12,6 +12,8 @@ import (
 	"github.com/outlive-dev/outlive/journal"
 )
 
+var allOps = Ops()
+
 // A chooser returns a number below n.
 type chooser func(n int) int
 
@@ -47,7 +49,7 @@ func draw(choose chooser, r Record) Command {
 			decided = append(decided, id)
 		}
 	}
-	switch Ops()[choose(len(Ops()))] {
+	switch allOps[choose(len(allOps))] {
 	case OpCreate:
 		return create()
 	case OpStart:

@@ -3,11 +3,9 @@
 
 package task
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
+
+//go:generate go test -run ^TestStatesPage$ -update .
 
 // A transition is one row of the table: what op may do to a task in one of the
 // states from. The table is the contract in short: it draws docs/states.md, answers
@@ -34,23 +32,6 @@ const (
 	sealing delta = "+1 at an end"
 )
 
-// holds reports whether a counter moved as the delta allows.
-func (d delta) holds(by int64, before, after State, changed bool) bool {
-	switch d {
-	case same:
-		return by == 0
-	case up:
-		return by == 1
-	case once:
-		return by == 0 && !changed || by == 1 && changed
-	case moved:
-		return by == 0 && before == after || by == 1 && before != after
-	case sealing:
-		return by == 0 && !after.Terminal() || by == 1 && after.Terminal()
-	}
-	return false
-}
-
 // none is the state of a task that does not exist.
 const none State = ""
 
@@ -58,7 +39,7 @@ func live() []State { return []State{Pending, Running, Waiting, Suspended} }
 
 func list(s ...State) []State { return s }
 
-// transitions returns the table, in the order of [Ops].
+// transitions returns the table.
 func transitions() []transition {
 	const manager, parent = "manager", "parent"
 	return []transition{
@@ -127,71 +108,13 @@ func Legal(s State, op Op) bool {
 	return false
 }
 
-// states draws the table as the page docs/states.md.
-func states() string {
-	var b strings.Builder
-	b.WriteString(`# States of a task
-
-<!-- Generated from the table in task/table.go: go generate ./task. Do not edit. -->
-
-` + "```mermaid\nstateDiagram-v2\n")
-	type edge struct{ from, to State }
-	var order []edge
-	ops := map[edge][]string{}
+// Ops lists every op in the order of the table.
+func Ops() []Op {
+	var ops []Op
 	for _, t := range transitions() {
-		for _, from := range t.from {
-			for _, to := range t.to {
-				e := edge{from, to}
-				if from == to {
-					continue
-				}
-				if _, ok := ops[e]; !ok {
-					order = append(order, e)
-				}
-				if !slices.Contains(ops[e], string(t.op)) {
-					ops[e] = append(ops[e], string(t.op))
-				}
-			}
+		if !slices.Contains(ops, t.op) {
+			ops = append(ops, t.op)
 		}
 	}
-	for _, e := range order {
-		from := string(e.from)
-		if e.from == none {
-			from = "[*]"
-		}
-		fmt.Fprintf(&b, "    %s --> %s: %s\n", from, e.to, strings.Join(ops[e], ", "))
-	}
-	for _, s := range States() {
-		if s.Terminal() {
-			fmt.Fprintf(&b, "    %s --> [*]\n", s)
-		}
-	}
-	b.WriteString("```\n\n" + `A running task without a worker is unattended: it lives on outside, under its own supervisor. A task with a
-cancel intent is pending or running; its next end is canceled, or failed if a deadline asked. A task that has ended answers
-every command but publish and reveal with how it ended.
-
-| from | command | of | to | Version | Attempt | Generation | also |
-| --- | --- | --- | --- | --- | --- | --- | --- |
-`)
-	for _, t := range transitions() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
-			names(t.from), t.op, t.who, names(t.to), t.version, t.attempt, t.generation, t.also)
-	}
-	b.WriteString("\n## What is true of every record\n\n`task.Check` tells which of these a record breaks.\n\n")
-	for _, rule := range rules() {
-		id, text, _ := strings.Cut(rule, " ")
-		fmt.Fprintf(&b, "- **%s** %s\n", id, text)
-	}
-	return b.String()
-}
-
-func names(s []State) string {
-	if len(s) == 1 && s[0] == none {
-		return "-"
-	}
-	out := make([]string, len(s))
-	for i := range s {
-		out[i] = string(s[i])
-	}
-	return strings.Join(out, ", ")
+	return ops
 }

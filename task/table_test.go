@@ -36,10 +36,6 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-func TestStatesPage(t *testing.T) {
-	golden(t, filepath.Join("..", "docs", "states.md"), states())
-}
-
 func TestTableCoversEveryOpOnce(t *testing.T) {
 	t.Parallel()
 	type cell struct {
@@ -64,8 +60,17 @@ func TestTableCoversEveryOpOnce(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(Ops(), order); diff != "" {
-		t.Errorf("ops of the table (-Ops +table):\n%s", diff)
+	var given []Op
+	for _, c := range commands(Record{}) {
+		if !slices.Contains(given, c.c.Op()) {
+			given = append(given, c.c.Op())
+		}
+	}
+	if diff := cmp.Diff(given, order); diff != "" {
+		t.Errorf("ops of the table (-commands +table):\n%s", diff)
+	}
+	if diff := cmp.Diff(given, Ops()); diff != "" {
+		t.Errorf("Ops (-commands +Ops):\n%s", diff)
 	}
 }
 
