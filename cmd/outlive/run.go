@@ -1,0 +1,385 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/foreground"
+	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/task"
+	"github.com/outlive-dev/outlive/tool/command"
+)
+
+// runFlags are the words of outlive run.
+type runFlags struct {
+	detachAfter   time.Duration
+	detached      bool
+	timeout       time.Duration
+	stdin         bool
+	labels        []string
+	cwd           string
+	env           []string
+	cleanEnv      bool
+	name          string
+	keepLeftovers bool
+	onSignal      string
+	text          string
+	queue         string
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARG...]",
+		Short: "Run a command as a task, its output live",
+		Long: "Runs a command as a task in the foreground. It lives on when this process or its\n" +
+			"terminal goes: outlive ps finds it, logs -f follows it, wait gives its exit code,\n" +
+			"cancel ends it. Flags end at the first word that is not one.",
+		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.ownErrors(a.runTask(cmd, f, args))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false)
+	fs.DurationVar(&f.detachAfter, "detach-after", 0, "let it go on in the background after this long (default: wait as long as it takes)")
+	fs.BoolVarP(&f.detached, "detach", "d", false, "start it in the background and print its id alone")
+	fs.DurationVar(&f.timeout, "timeout", 0, "the command's own time limit (default: none)")
+	fs.BoolVarP(&f.stdin, "stdin", "i", false, "copy standard input to the command until its end")
+	fs.StringArrayVar(&f.labels, "label", nil, "K=V, may be repeated")
+	fs.StringVar(&f.cwd, "cwd", "", "directory to run in (default: this one)")
+	fs.StringArrayVar(&f.env, "env", nil, "K=V to add to the environment, may be repeated; it is not stored")
+	fs.BoolVar(&f.cleanEnv, "clean-env", false, "pass a small list of variables instead of this environment")
+	fs.StringVar(&f.name, "name", "", "a name that is unique among unfinished tasks")
+	fs.BoolVar(&f.keepLeftovers, "keep-leftovers", false, "leave processes alone that the command left behind")
+	fs.StringVar(&f.onSignal, "on-signal", "", "detach or cancel on SIGINT, SIGTERM and SIGHUP")
+	fs.StringVarP(&f.text, "command", "c", "", "shell text to run instead of COMMAND")
+	fs.StringVar(&f.queue, "queue", "", "a queue whose limit counts it")
+	return cmd
+}
+
+// ownErrors gives run, attach and wait their code for errors of their own, so that
+// they cannot be taken for the command's.
+func (a *app) ownErrors(err error) error {
+	var c *coded
+	if err == nil || errors.As(err, &c) {
+		return err
+	}
+	switch fault.KindOf(err) {
+	case fault.Invalid:
+		return &coded{code: exitUsage, err: err}
+	case fault.NotFound:
+		return &coded{code: exitNotFound, err: err}
+	case fault.Exists:
+		return &coded{code: exitConflict, err: err}
+	default:
+		return &coded{code: exitOwn, err: err}
+	}
+}
+
+func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
+	spec, labels, err := a.commandSpec(cmd, &f, args)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	loan := &command.Loan{Attached: !f.detached}
+	if !f.cleanEnv {
+		spec.Environ = true
+		loan.Environ = overlay(os.Environ(), f.env)
+	}
+	id := outlive.NewID("sh")
+	s := outlive.Spec{
+		ID: id, Executor: command.Key, Input: spec.Payload(), Name: f.name, Description: spec.String(),
+		Labels: labels, Queue: f.queue, Here: true, Parent: a.parent(ctx),
+	}
+	a.commands.Lend(id, loan)
+	if f.detached {
+		return a.background(ctx, s, loan)
+	}
+	return a.foreground(ctx, s, loan, f)
+}
+
+// commandSpec turns flags and words into a spec, refusing what is wrong before
+// anything starts.
+func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (command.Spec, map[string]string, error) {
+	spec := command.Spec{Timeout: f.timeout, StdinOpen: f.stdin}
+	switch {
+	case f.text != "" && len(args) > 0:
+		return spec, nil, usagef("-c %q and a command: give one of them", f.text)
+	case f.text != "":
+		spec.Command = f.text
+	case len(args) == 0:
+		return spec, nil, usagef("no command").withHint("outlive run -- COMMAND [ARG...]")
+	default:
+		spec.Argv = args
+	}
+	for name, d := range map[string]time.Duration{"timeout": f.timeout, "detach-after": f.detachAfter} {
+		if cmd.Flags().Changed(name) && d <= 0 {
+			return spec, nil, usagef("--%s %v: want a positive duration such as 90s", name, d)
+		}
+	}
+	if f.detached && f.detachAfter > 0 {
+		return spec, nil, usagef("-d and --detach-after: give one of them")
+	}
+	if f.detached && f.stdin {
+		return spec, nil, usagef("-d and -i: a detached command reads no input")
+	}
+	if f.onSignal != "" && f.onSignal != "detach" && f.onSignal != "cancel" {
+		return spec, nil, usagef("--on-signal %q: want detach or cancel", f.onSignal)
+	}
+	dir, err := directory(f.cwd)
+	if err != nil {
+		return spec, nil, err
+	}
+	spec.Dir = dir
+	if f.keepLeftovers {
+		spec.Leftovers = shell.KeepLeftovers
+	}
+	if spec.Umask, err = umask(); err != nil {
+		return spec, nil, err
+	}
+	spec.Split = !f.detached && !sameFile(a.out, a.err)
+	env, err := pairs("env", f.env)
+	if err != nil {
+		return spec, nil, err
+	}
+	if f.cleanEnv {
+		spec.Env = env
+	}
+	labels, err := pairs("label", f.labels)
+	return spec, labels, err
+}
+
+func pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(list))
+	for _, kv := range list {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			return nil, usagef("--%s %q: want K=V", flag, kv)
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// overlay returns environ with the K=V of list set.
+func overlay(environ, list []string) []string {
+	out := make([]string, 0, len(environ)+len(list))
+	set := map[string]bool{shell.Cookie: true} // the command gets its own
+	for _, kv := range list {
+		k, _, _ := strings.Cut(kv, "=")
+		set[k] = true
+	}
+	for _, kv := range environ {
+		if k, _, _ := strings.Cut(kv, "="); !set[k] {
+			out = append(out, kv)
+		}
+	}
+	return append(out, list...)
+}
+
+func directory(cwd string) (string, error) {
+	dir, err := os.Getwd()
+	if cwd == "" {
+		if err != nil {
+			return "", usagef("the working directory is gone: %v", err).withHint("name one with --cwd")
+		}
+		return dir, checkDir(dir)
+	}
+	if !strings.HasPrefix(cwd, "/") {
+		if err != nil {
+			return "", usagef("--cwd %s: the working directory is gone: %v", cwd, err)
+		}
+		cwd = dir + "/" + cwd
+	}
+	return cwd, checkDir(cwd)
+}
+
+func checkDir(dir string) error {
+	switch fi, err := os.Stat(dir); {
+	case err != nil:
+		return usagef("directory %s: %v", dir, errors.Unwrap(err))
+	case !fi.IsDir():
+		return usagef("%s is no directory", dir)
+	}
+	return nil
+}
+
+// parent returns the task this process runs inside of, if this store knows it.
+func (a *app) parent(ctx context.Context) task.ID {
+	cookie := os.Getenv(shell.Cookie)
+	i := strings.LastIndex(cookie, "-r")
+	if i < 0 {
+		return ""
+	}
+	id := task.ID(cookie[:i])
+	if _, err := a.rt.Get(ctx, id); err != nil {
+		return ""
+	}
+	return id
+}
+
+// background starts the command and returns as soon as it runs on its own.
+func (a *app) background(ctx context.Context, s outlive.Spec, loan *command.Loan) error {
+	rec, err := a.rt.Submit(ctx, s)
+	if err != nil {
+		return err
+	}
+	if rec.State == task.Pending {
+		a.note("%s waits for its queue: it needs a worker (outlive worker)", rec.ID)
+	} else {
+		<-loan.Ready
+		if rec, err = a.earlyEnd(ctx, rec.ID); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		err = a.printTask(rec)
+	} else {
+		err = a.print(a.out, "%s\n", rec.ID)
+	}
+	if rec.Failure != nil && rec.Failure.Code == command.CodeStartFailed {
+		return a.verdict(rec, false)
+	}
+	return err
+}
+
+// earlyEnd looks whether the command ended at once, as one does that cannot start.
+func (a *app) earlyEnd(ctx context.Context, id task.ID) (task.Record, error) {
+	rec, err := a.rt.Get(ctx, id)
+	if err != nil || rec.State.Terminal() {
+		return rec, err
+	}
+	b, err := a.commands.Backend(&rec)
+	if err != nil {
+		return rec, nil //nolint:nilerr // the task runs; its end will tell
+	}
+	if st, err := b.Recover(ctx, command.RunID(id)); err != nil || st.Phase != shell.Finished {
+		return rec, nil //nolint:nilerr // likewise
+	}
+	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if done, err := a.rt.Wait(bounded, id, outlive.Terminal); err == nil {
+		rec = done
+	}
+	return rec, nil
+}
+
+// foreground watches the command: its bytes come from the spool, the decision when
+// to leave it from the projection.
+func (a *app) foreground(ctx context.Context, s outlive.Spec, loan *command.Loan, f runFlags) error {
+	if !f.stdin {
+		a.hintStdin()
+	}
+	sig := a.listen()
+	defer sig.stop()
+	w, err := a.rt.Watch(ctx, s, foreground.Policy{DetachAfter: f.detachAfter})
+	if err != nil {
+		return err
+	}
+	caller, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	c := &copier{app: a, id: w.Task().ID, gone: leave}
+	c.start(ctx, loan, f.stdin)
+	a.group.Go("signals", func(context.Context) { sig.serve(ctx, a, w, f.onSignal) })
+	out, err := w.Wait(caller)
+	if out.Detached || out.Task.State == "" {
+		c.abandon()
+	} else {
+		c.drain()
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		if err := a.printTask(out.Task); err != nil {
+			return err
+		}
+	}
+	if c.lost > 0 {
+		return &coded{code: exitOwn, err: fmt.Errorf("%d bytes of output were lost", c.lost)}
+	}
+	if out.Detached {
+		a.note("still running as %s\n  outlive logs -f %s   follow it\n  outlive wait %s      its exit code\n  outlive cancel %s    end it", out.Task.ID, out.Task.ID, out.Task.ID, out.Task.ID)
+		return &coded{code: exitRunning}
+	}
+	if code := sig.code(); code != 0 && out.Task.State == task.Canceled {
+		return &coded{code: code, err: fmt.Errorf("%s canceled", out.Task.ID)}
+	}
+	return a.verdict(out.Task, true)
+}
+
+// verdict is a finished task as an exit code. After a command's own code outlive
+// prints nothing.
+func (a *app) verdict(r task.Record, passThrough bool) error {
+	code, own := codeOf(&r)
+	switch {
+	case own && (passThrough || code == 0):
+		if code == 0 {
+			return nil
+		}
+		return &coded{code: code}
+	case r.Failure != nil:
+		return &coded{code: code, err: fmt.Errorf("%s %s", r.ID, ending(&r))}
+	default:
+		return &coded{code: code, err: fmt.Errorf("%s is %s", r.ID, r.State)}
+	}
+}
+
+// codeOf returns the exit code a task stands for, and whether it is the command's
+// own.
+func codeOf(r *task.Record) (code int, own bool) {
+	x, known := command.ExitOf(r)
+	switch r.State {
+	case task.Completed:
+		if known && x.Code != nil {
+			return *x.Code, true
+		}
+		return 0, true
+	case task.Canceled:
+		return exitCanceled, false
+	case task.Failed:
+		switch {
+		case r.Failure.Code == command.CodeTimedOut:
+			return exitTimedOut, false
+		case r.Failure.Code == command.CodeStartFailed && known && x.Code != nil:
+			return *x.Code, false
+		}
+		return exitFailed, false
+	default:
+		return exitRunning, false
+	}
+}
+
+// ending says in a few words how a task ended.
+func ending(r *task.Record) string {
+	if r.Failure == nil {
+		return string(r.State)
+	}
+	s := string(r.State)
+	if r.State == task.Failed {
+		s = strings.ReplaceAll(r.Failure.Code, "_", " ")
+	}
+	if m := r.Failure.Message; m != "" {
+		s += ": " + m
+	}
+	return s
+}
