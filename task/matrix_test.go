@@ -5,6 +5,7 @@ package task
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -387,7 +388,7 @@ func judgeTable(fail func(string, ...any), before Record, c Command, next Record
 	version := next.Version - before.Version
 	intent := before.CancelRequestedAt != next.CancelRequestedAt || before.State != next.State
 	for _, tr := range table {
-		if tr.op != c.Op() || !contains(tr.from, before.State) || !contains(tr.to, next.State) {
+		if tr.op != c.Op() || !slices.Contains(tr.from, before.State) || !slices.Contains(tr.to, next.State) {
 			continue
 		}
 		moved := changed
@@ -402,15 +403,6 @@ func judgeTable(fail func(string, ...any), before Record, c Command, next Record
 	}
 	fail("to %s, version %+d, attempt %+d, generation %+d: not in the table",
 		next.State, version, next.Attempt-before.Attempt, next.Generation-before.Generation)
-}
-
-func contains(list []State, s State) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 func judgeEffects(fail func(string, ...any), before, next Record, effects []Effect) {

@@ -35,8 +35,6 @@ const (
 // none is the state of a task that does not exist.
 const none State = ""
 
-func live() []State { return []State{Pending, Running, Waiting, Suspended} }
-
 func list(s ...State) []State { return s }
 
 // transitions returns the table.

@@ -113,7 +113,7 @@ func TestSplit(t *testing.T) {
 	if e.StdoutBytes != 15 || e.StderrBytes != 15 || e.TotalBytes != 30 {
 		t.Errorf("exit = %+v", e)
 	}
-	for from := int64(0); from < 30; from++ {
+	for from := range int64(30) {
 		c, err := r.Read(t.Context(), id, from, 0, 0)
 		if err != nil || !c.End || c.Next != 30 {
 			t.Fatalf("Read(%d) = %+v, %v", from, c, err)

@@ -137,6 +137,7 @@ func columnsOf(r *task.Record) columns {
 		c.inQueue, c.withKey = r.Queue, r.ConcurrencyKey
 	case task.Waiting, task.Suspended:
 		c.parked = true
+	default: // ended: in no list of what is unfinished
 	}
 	return c
 }

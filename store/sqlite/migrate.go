@@ -185,7 +185,8 @@ func (s *Store) migrate(steps []migration) error {
 		return err
 	}
 	if have > 0 {
-		if err := s.copyTo(context.Background(), c, fmt.Sprintf("%s.v%d.bak", s.path, have)); err != nil {
+		bak := fmt.Sprintf("%s.v%d.bak", s.path, have)
+		if err := s.copyTo(context.Background(), c, bak); err != nil { //nolint:forbidigo // a copy that is begun is finished
 			return fmt.Errorf("copy before migration: %w", err)
 		}
 	}

@@ -133,7 +133,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	if err := s.open(ctx, path); err != nil {
-		s.Close()
+		_ = s.Close() // nothing was written
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	return s, nil
@@ -257,7 +257,7 @@ func (s *Store) Close() error {
 		}
 		s.closed.Store(true)
 		s.hub.Close()
-		_ = s.group.Stop(context.Background())
+		_ = s.group.Stop(context.Background()) //nolint:forbidigo // what runs ends with the hub
 		s.readers.close()
 		s.ckpt.close()
 		s.driver.close()
