@@ -1,10 +1,22 @@
 // Copyright 2026 The outlive authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mail is the model of a task's mailbox. It does no IO.
+// Package mail is the model of a task's mailbox and of the tickets it waits for. It
+// does no IO.
+//
+// An input is accepted once by its id, in the order of its sequence numbers, and
+// consumed at least once: the consumed cursor moves with the checkpoint that holds
+// what was consumed. A ticket is decided once.
 package mail
 
-import "time"
+import (
+	"time"
+
+	"github.com/outlive-dev/outlive/fault"
+)
+
+// ErrInput means that an input of that id is there with other content.
+var ErrInput = fault.New(fault.Conflict, "the input id was used with other content")
 
 // Delivery is the sender's intent; an executor may downgrade it.
 type Delivery string
@@ -42,6 +54,36 @@ type Input struct {
 func (i Input) Same(o Input) bool {
 	return i.Task == o.Task && i.ID == o.ID && i.Kind == o.Kind && i.Media == o.Media &&
 		string(i.Data) == string(o.Data) && i.Delivery.norm() == o.Delivery.norm() && i.Ticket == o.Ticket && i.From == o.From
+}
+
+// Accept decides what becomes of an input: a new one is to be inserted; the same
+// again is accepted without effect, also after the mailbox is sealed; the same id
+// with other content is [ErrInput]. existing is the stored input of that id, or nil.
+func Accept(existing *Input, in Input) (insert bool, err error) {
+	if err := in.Validate(); err != nil {
+		return false, err
+	}
+	switch {
+	case existing == nil:
+		return true, nil
+	case existing.Same(in):
+		return false, nil
+	}
+	return false, ErrInput
+}
+
+// Validate checks that an input has an id and a delivery there is, and a ticket if
+// and only if it answers one. Sizes are the limits' matter.
+func (i Input) Validate() error {
+	switch d := i.Delivery.norm(); {
+	case i.ID == "":
+		return fault.New(fault.Invalid, "input: id is missing")
+	case d != Queue && d != Steer && d != Interrupt && d != Answer:
+		return fault.Newf(fault.Invalid, "input: delivery %q is none of queue, steer, interrupt, answer", d)
+	case (d == Answer) != (i.Ticket != ""):
+		return fault.New(fault.Invalid, "input: an answer, and nothing else, names a ticket")
+	}
+	return nil
 }
 
 func (d Delivery) norm() Delivery {
