@@ -5,6 +5,7 @@ package mail_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -115,14 +116,7 @@ func TestApprovalIsForItsArguments(t *testing.T) {
 func TestTasksTicket(t *testing.T) {
 	t.Parallel()
 	ended := func(ids ...string) func(string) bool {
-		return func(id string) bool {
-			for _, e := range ids {
-				if e == id {
-					return true
-				}
-			}
-			return false
-		}
+		return func(id string) bool { return slices.Contains(ids, id) }
 	}
 	tests := []struct {
 		t     mail.Ticket
