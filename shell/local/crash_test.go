@@ -94,7 +94,7 @@ func crashOnce(t *testing.T, p crashPoint) {
 	id := newID(t)
 	dir := t.TempDir()
 	marker := filepath.Join(dir, "marker")
-	const text = "setsid sleep 50 & echo x >> marker; sleep 0.05; echo out"
+	const text = "setsid sleep 50 >/dev/null 2>&1 & echo x >> marker; sleep 0.05; echo out"
 	err := inProcess(t, []string{FailpointEnv + "=" + p.name}, "start", r, id, dir, text)
 	var exit *exec.ExitError
 	if killed := errors.As(err, &exit); killed != strings.HasPrefix(p.name, "daemon.") || err != nil && !killed {
@@ -138,6 +138,69 @@ func crashOnce(t *testing.T, p crashPoint) {
 		t.Errorf("exit = %+v after phase %s", e, p.phase)
 	}
 	noneLeft(t, id)
+}
+
+// TestLateStarter has a starter that decided to start, and gets on only after another
+// one's run has finished.
+func TestLateStarter(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	id := newID(t)
+	dir := t.TempDir()
+	const text = "echo x >> marker"
+	c := exec.Command(helperExe(t), "__test_helper", "start", r.Dir(), string(id), dir, text)
+	c.Env = append(os.Environ(), "TEST_SUPERVISOR="+supervisorExe, FailpointEnv+"="+fpBeforeLock+":stop")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the late starter has stopped", func() bool {
+		p, ok := readProc(c.Process.Pid)
+		return ok && p.state == 'T'
+	})
+	if err := r.Start(t.Context(), id, fence1, shell.Request{Command: text, Dir: dir}); err != nil {
+		t.Fatalf("Start = %v", err)
+	}
+	waitFor(t, r, id)
+	noneLeft(t, id)
+	if err := c.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("the late starter ended with %v", err)
+	}
+	noneLeft(t, id)
+	if got := slurp(filepath.Join(dir, "marker")); got != "x\n" {
+		t.Errorf("executed %d times, want once", strings.Count(got, "x"))
+	}
+}
+
+// TestNothingRunsBeforeItIsRecorded kills a supervisor that has hung just before the
+// record that the command started became visible.
+func TestNothingRunsBeforeItIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	id := newID(t)
+	dir := t.TempDir()
+	if err := inProcess(t, []string{FailpointEnv + "=" + fpStartedTmp + ":stop"}, "start", r, id, dir, "echo x >> marker"); err != nil {
+		t.Fatal(err)
+	}
+	var shim int
+	eventually(t, "the supervisor has stopped", func() bool {
+		for _, p := range (tree{run: string(id), byCookie: true}).members() {
+			if p.state == 'T' {
+				shim = p.pid
+			}
+		}
+		return shim != 0
+	})
+	waitFor(t, r, start(t, r, sh(t, "sleep 0.1"))) // time enough for the command, if it could
+	if err := unix.Kill(shim, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	noneLeft(t, id)
+	if st, err := r.Recover(t.Context(), id); err != nil || st.Phase != shell.NeverStarted || exists(filepath.Join(dir, "marker")) {
+		t.Errorf("Recover = %+v, %v, marker %q; want never started, no marker", st, err, slurp(filepath.Join(dir, "marker")))
+	}
 }
 
 func slurp(path string) string {

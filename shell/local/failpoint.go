@@ -13,7 +13,8 @@ import (
 )
 
 // FailpointEnv names, separated by commas, the points at which a process kills
-// itself: the crash tests' lever.
+// itself, or with ":stop" behind the name stops itself until it is continued: the
+// crash tests' lever.
 const FailpointEnv = "OUTLIVE_FAILPOINT"
 
 // The failpoints, in the order a run passes them.
@@ -44,12 +45,18 @@ func Failpoints() []string {
 	}
 }
 
-// failpoint kills the process when the environment names this point.
+// failpoint kills or stops the process when the environment names this point.
 func failpoint(name string) {
 	v := os.Getenv(FailpointEnv)
-	if v == "" || name == "" || !slices.Contains(strings.Split(v, ","), name) {
+	if v == "" || name == "" {
 		return
 	}
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
-	select {}
+	names := strings.Split(v, ",")
+	if slices.Contains(names, name+":stop") {
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+	}
+	if slices.Contains(names, name) {
+		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+		select {}
+	}
 }

@@ -86,6 +86,7 @@ func TestIgnoredSignalsAreReset(t *testing.T) {
 		t.Fatalf("exit = %+v, %s", e, out)
 	}
 	waitFor(t, r, inner)
+	noneLeft(t, inner)
 	got, _ := readAll(t, r, inner)
 	if string(got) != "SigIgn:\t0000000000000000\n0037\n" {
 		t.Errorf("command saw %q, want no ignored signal and the starter's umask", got)

@@ -259,11 +259,18 @@ const sweepPasses = 50
 // many it could not end. pause waits a little between two passes.
 func (t tree) kill(pause func()) (met, left int) {
 	seen := map[proc]bool{}
+	empty := 0
 	for range sweepPasses {
 		ps := t.signalAll(unix.SIGKILL)
 		if len(ps) == 0 {
-			return len(seen), 0
+			// In the middle of an exec a process has no environment for a moment.
+			if empty++; empty > 1 || !t.byCookie {
+				return len(seen), 0
+			}
+			pause()
+			continue
 		}
+		empty = 0
 		for _, p := range ps {
 			seen[proc{pid: p.pid, start: p.start}] = true
 		}

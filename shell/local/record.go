@@ -84,6 +84,11 @@ func writeRecord(dir, name string, v any, d durability) error {
 	if err != nil {
 		return err
 	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
 	tmp := filepath.Join(dir, "."+name)
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -108,21 +113,12 @@ func writeRecord(dir, name string, v any, d durability) error {
 	}
 	failpoint(d.renamed)
 	if d.sync {
-		if err := syncDir(dir); err != nil {
+		if err := folder.Sync(); err != nil {
 			return err
 		}
 	}
 	failpoint(d.durable)
 	return nil
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }
 
 // reserve takes the space of a record up front, so that it can be written when the
