@@ -168,7 +168,7 @@ func (s *step) tell(signal string) {
 
 // pend makes the task pending from at on, without an attempt.
 func (s *step) pend(at time.Time) {
-	s.r.State, s.r.Lease, s.r.DueAt = Pending, Lease{}, at
+	s.r.State, s.r.Lease, s.r.DueAt, s.r.Stopping = Pending, Lease{}, at, false
 	s.bump()
 }
 
@@ -179,7 +179,7 @@ func (s *step) end(state State, f *Failure, endedAt time.Time) {
 	r := &s.r
 	r.State, r.Failure = state, f
 	r.Generation++
-	r.MailSealed = true
+	r.MailSealed, r.Stopping = true, false
 	r.Lease, r.Hold, r.DueAt = Lease{}, Hold{}, time.Time{}
 	r.Tickets, r.TicketsAll, r.SuspendReason, r.Candidate = nil, false, "", nil
 	r.DoneAt = s.now

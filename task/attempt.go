@@ -69,7 +69,7 @@ func (c Start) apply(s *step) error {
 	s.take(c.Lease)
 	r.DueAt = time.Time{}
 	r.Outside = r.Outside || c.Outside
-	r.Progressed = false
+	r.Progressed, r.Stopping = false, stopOnly
 	if !stopOnly && r.StartedAt.IsZero() {
 		r.StartedAt = s.now
 	}

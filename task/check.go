@@ -59,6 +59,7 @@ func Check(r Record) error {
 	must("T-7", r.CancelCode == "" || r.CancelCode == CodeDeadline, "unknown cancel code %q", r.CancelCode)
 	must("T-7", len(r.CancelReason) <= MaxText, "the cancel reason is too long")
 	must("T-7", !intent || r.State != Waiting && r.State != Suspended, "a task to be canceled is pending or running")
+	must("T-7", !r.Stopping || r.State == Running && intent && !r.Lease.IsZero(), "stopping belongs to a running attempt of a task to be canceled")
 	must("T-7", !intent || r.State != Completed, "completed after a cancel intent")
 	must("T-7", r.State != Canceled || intent && r.CancelCode == "", "canceled without a cancel intent")
 	must("T-7", r.State != Failed || intent == (r.CancelCode == CodeDeadline), "failed after a cancel intent that no deadline had")

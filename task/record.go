@@ -134,6 +134,7 @@ type Record struct {
 	Recoverable    bool      `json:"recoverable,omitempty"`
 	StartCommitted bool      `json:"start_committed,omitempty"`
 	Outside        bool      `json:"outside,omitempty"`
+	Stopping       bool      `json:"stopping,omitempty"` // the attempt was started to run the stop hook only
 
 	// Visibility.
 	Publication Publication `json:"publication"`
@@ -196,9 +197,9 @@ func (r *Record) Unattended() bool {
 	return r.State == Running && r.Owner == OwnerManager && r.Lease.IsZero()
 }
 
-// StopOnly reports whether the next start of the task only runs the stop hook: it
-// is pending and to be canceled.
-func (r *Record) StopOnly() bool { return r.State == Pending && r.Canceling() }
+// StopOnly reports whether all that is left is to run the stop hook: the task is
+// pending and to be canceled, or running by an attempt that was started for that.
+func (r *Record) StopOnly() bool { return r.State == Pending && r.Canceling() || r.Stopping }
 
 // Canceling reports whether a cancel was requested and the task has not ended.
 func (r *Record) Canceling() bool { return !r.CancelRequestedAt.IsZero() && !r.State.Terminal() }

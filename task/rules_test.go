@@ -345,6 +345,12 @@ func TestStopOnlyStart(t *testing.T) {
 	if got := entry[Started](t, effects, journal.KindStarted); !got.StopOnly {
 		t.Errorf("started %+v, want a stop only", got)
 	}
+	if !r.StopOnly() {
+		t.Error("the attempt does not know that it is to stop only")
+	}
+	if plain := must(t, Record{}, create(), start(), RequestCancel{}); plain.StopOnly() {
+		t.Error("an attempt that is canceled while it runs was not started to stop")
+	}
 	refuse(t, r, CommitStart{Fence: fence(r)}, ErrCancelRequested)
 	refuse(t, r, Complete{Fence: fence(r)}, ErrCancelRequested)
 	// The hook fails with its worker: once more.
