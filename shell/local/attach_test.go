@@ -68,7 +68,7 @@ func TestAttachedReaderLosesNothing(t *testing.T) {
 	id := start(t, r, req)
 	a := attach(t, r, id, 0)
 	// While nobody reads, the command is held back.
-	eventually(t, "the window is full", func() bool { return outSize(r.dir(id)) >= window })
+	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	peak := int64(0)
@@ -96,7 +96,7 @@ func TestDetachLetsTheCommandGo(t *testing.T) {
 	req.Attached = true
 	id := start(t, r, req)
 	a := attach(t, r, id, 0)
-	eventually(t, "the window is full", func() bool { return outSize(r.dir(id)) >= window })
+	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
 	if exists(filepath.Join(req.Dir, "done")) {
 		t.Error("the command was not held back")
 	}
@@ -115,7 +115,7 @@ func TestStopWhileHeldBack(t *testing.T) {
 	req.Attached = true
 	id := start(t, r, req)
 	a := attach(t, r, id, 0)
-	eventually(t, "the window is full", func() bool { return outSize(r.dir(id)) >= window })
+	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
 	if err := r.Stop(t.Context(), id, fence1, shell.StopRequest{}); err != nil {
 		t.Fatalf("Stop = %v", err)
 	}

@@ -393,7 +393,7 @@ func TestB74_StarterDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is held back by a reader that does not acknowledge, until that dies.
-	eventually(t, "the window is full", func() bool { return outSize(r.dir(id)) >= window })
+	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
 	if exists(filepath.Join(dir, "done")) {
 		t.Error("the command was not held back")
 	}

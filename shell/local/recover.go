@@ -82,11 +82,11 @@ func (r *Recoverable) probe(id shell.RunID) (st shell.State, settle bool, err er
 	case err == nil:
 		return finished(st, e), false, nil
 	case busy:
-		st.Phase, st.Pid, st.Bytes = shell.Live, begun.Ident.Pid, outSize(dir)
+		st.Phase, st.Pid, st.Bytes = shell.Live, begun.Ident.Pid, spoolEnd(dir)
 		return st, false, nil
 	case errors.Is(err, errCorrupt):
 		st.Started = true
-		e = shell.Exit{Cause: shell.Lost, Reason: shell.ReasonCorrupt, Started: true, TotalBytes: outSize(dir)}
+		e = shell.Exit{Cause: shell.Lost, Reason: shell.ReasonCorrupt, Started: true, TotalBytes: spoolEnd(dir)}
 		return finished(st, e), false, nil
 	case !isNotExist(err):
 		return st, false, err
@@ -95,7 +95,7 @@ func (r *Recoverable) probe(id shell.RunID) (st shell.State, settle bool, err er
 		return st, false, nil
 	}
 	st.Started = true
-	e = shell.Exit{Cause: shell.Lost, Reason: lostReason(begun, begunErr), Started: true, TotalBytes: outSize(dir)}
+	e = shell.Exit{Cause: shell.Lost, Reason: lostReason(begun, begunErr), Started: true, TotalBytes: spoolEnd(dir)}
 	return finished(st, e), true, nil
 }
 
@@ -120,14 +120,6 @@ func finished(st shell.State, e shell.Exit) shell.State {
 		st.StartedAt = e.StartedAt
 	}
 	return st
-}
-
-func outSize(dir string) int64 {
-	st, err := os.Lstat(filepath.Join(dir, nameOut))
-	if err != nil {
-		return 0
-	}
-	return st.Size()
 }
 
 func lostReason(b started, err error) string {
@@ -163,7 +155,7 @@ func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err 
 		var begun started
 		_ = readRecord(filepath.Join(dir, nameStarted), &begun)
 		e = shell.Exit{
-			Cause: shell.Lost, Reason: reason, Started: true, TotalBytes: outSize(dir),
+			Cause: shell.Lost, Reason: reason, Started: true, TotalBytes: spoolEnd(dir),
 			StartedAt: begun.StartedAt, EndedAt: r.opt.Now(),
 		}
 		if g, err := readGap(dir); err == nil {

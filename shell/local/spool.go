@@ -7,13 +7,11 @@ package local
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"hash/crc32"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -30,30 +28,47 @@ const (
 	window    = 4 << 20 // unacknowledged bytes after which an attached reader holds the command back
 	copySize  = 64 << 10
 	blockSize = 4096
-	gapSize   = 128
+	gapSize   = 128 // of the file
+	gapSum    = 48  // where its checksum is
 	maxStep   = int64(1 << 20)
 )
 
 // gap is what was dropped: logical offsets, and the part of the index that went
-// with them.
+// with them. Where the file system cannot give the space of a part of a file back,
+// output from Seg on is in the files "out.0", "out.1", ... of SegSize bytes each, with
+// an index each, and whole files are dropped.
 type gap struct {
 	From, To, IFrom, ITo int64
+	Seg, SegSize         int64
+}
+
+func (g *gap) numbers() []*int64 {
+	return []*int64{&g.From, &g.To, &g.IFrom, &g.ITo, &g.Seg, &g.SegSize}
+}
+
+// file returns the name suffix of the file that holds off, and its first offset.
+func (g gap) file(off int64) (suffix string, base int64) {
+	if g.Seg == 0 || off < g.Seg {
+		return "", 0
+	}
+	k := (off - g.Seg) / g.SegSize
+	return "." + strconv.FormatInt(k, 10), g.Seg + k*g.SegSize
 }
 
 func (g gap) encode() []byte {
 	b := make([]byte, gapSize)
-	for i, v := range []int64{g.From, g.To, g.IFrom, g.ITo} {
-		binary.LittleEndian.PutUint64(b[8*i:], uint64(v))
+	for i, v := range g.numbers() {
+		binary.LittleEndian.PutUint64(b[8*i:], uint64(*v))
 	}
-	binary.LittleEndian.PutUint32(b[32:], crc32.Checksum(b[:32], crc32.MakeTable(crc32.Castagnoli)))
+	binary.LittleEndian.PutUint32(b[gapSum:], crc32.Checksum(b[:gapSum], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
 func decodeGap(b []byte) (g gap, err error) {
-	if len(b) < gapSize || binary.LittleEndian.Uint32(b[32:]) != crc32.Checksum(b[:32], crc32.MakeTable(crc32.Castagnoli)) {
+	if len(b) < gapSize || binary.LittleEndian.Uint32(b[gapSum:]) != crc32.Checksum(b[:gapSum], crc32.MakeTable(crc32.Castagnoli)) {
 		return g, errCorrupt
 	}
-	for i, p := range []*int64{&g.From, &g.To, &g.IFrom, &g.ITo} {
+	for i, p := range g.numbers() {
 		*p = int64(binary.LittleEndian.Uint64(b[8*i:]))
 	}
 	return g, nil
@@ -76,13 +91,14 @@ type spool struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	out     *os.File
+	base    int64 // offset of out's first byte
 	idx     *os.File
 	ipos    int64
 	last    shell.Stream // stream of the last index entry
 	marks   []mark
 	imark   int64 // index position at the end of the head, or -1
 	gap     gap
-	noPunch bool
+	noPunch bool // drop whole files instead
 	total   int64
 	kept    int64 // bytes written before an error
 	per     [3]int64
@@ -119,7 +135,7 @@ func (s *spool) write(st shell.Stream, p []byte) (total int64) {
 		if s.err = s.keepLocked(st, p); s.err == nil {
 			s.kept += int64(len(p))
 		} else {
-			s.kept = max(s.kept, outSize(s.dir)) // a part of p, perhaps
+			s.kept = max(s.kept, spoolEnd(s.dir)) // a part of p, perhaps
 		}
 	}
 	s.total += int64(len(p))
@@ -134,40 +150,87 @@ func (s *spool) write(st shell.Stream, p []byte) (total int64) {
 	return s.total
 }
 
+// keepLocked writes p, cut where a new file begins.
 func (s *spool) keepLocked(st shell.Stream, p []byte) error {
-	if s.out == nil {
-		f, err := os.OpenFile(filepath.Join(s.dir, nameOut), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
+	for off := s.total; len(p) > 0; {
+		n := int64(len(p))
+		if s.gap.Seg > 0 {
+			end := s.gap.Seg
+			if _, base := s.gap.file(off); off >= end {
+				end = base + s.gap.SegSize
+			}
+			n = min(n, end-off)
+		}
+		if err := s.putLocked(st, off, p[:n]); err != nil {
 			return err
 		}
-		s.out = f
+		off, p = off+n, p[n:]
 	}
-	if len(s.marks) == 0 || s.total-s.marks[len(s.marks)-1].off >= s.step {
-		if s.imark < 0 && s.total >= s.head {
+	return nil
+}
+
+func (s *spool) putLocked(st shell.Stream, off int64, p []byte) error {
+	suffix, base := s.gap.file(off)
+	if s.out == nil || base != s.base {
+		if err := s.nextFileLocked(suffix, base); err != nil {
+			return err
+		}
+	}
+	if base == 0 && (len(s.marks) == 0 || off-s.marks[len(s.marks)-1].off >= s.step) {
+		if s.imark < 0 && off >= s.head {
 			s.imark = s.ipos
 		}
-		s.marks = append(s.marks, mark{s.total, s.ipos})
+		s.marks = append(s.marks, mark{off, s.ipos})
 		s.last = math.MaxUint8 // a place to cut begins with an index entry
 	}
 	if s.split && st != s.last {
-		if err := s.indexLocked(st); err != nil {
+		if err := s.indexLocked(st, off, suffix); err != nil {
 			return err
 		}
 	}
-	_, err := s.out.WriteAt(p, s.total)
+	_, err := s.out.WriteAt(p, off-base)
 	return err
 }
 
-func (s *spool) indexLocked(st shell.Stream) error {
+func (s *spool) nextFileLocked(suffix string, base int64) error {
+	if err := s.closeLocked(); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(s.dir, nameOut+suffix), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	s.out, s.base, s.ipos, s.last = f, base, 0, math.MaxUint8
+	return nil
+}
+
+// closeLocked makes the current files durable and closes them.
+func (s *spool) closeLocked() (err error) {
+	for _, f := range []**os.File{&s.idx, &s.out} {
+		if *f == nil {
+			continue
+		}
+		if serr := unix.Fdatasync(int((*f).Fd())); err == nil && serr != nil {
+			err = serr
+		}
+		if cerr := (*f).Close(); err == nil {
+			err = cerr
+		}
+		*f = nil
+	}
+	return err
+}
+
+func (s *spool) indexLocked(st shell.Stream, off int64, suffix string) error {
 	if s.idx == nil {
-		f, err := os.OpenFile(filepath.Join(s.dir, nameIndex), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		f, err := os.OpenFile(filepath.Join(s.dir, nameIndex+suffix), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return err
 		}
 		s.idx = f
 	}
 	var e [8]byte
-	binary.LittleEndian.PutUint64(e[:], uint64(s.total)<<2|uint64(st))
+	binary.LittleEndian.PutUint64(e[:], uint64(off)<<2|uint64(st))
 	if _, err := s.idx.WriteAt(e[:], s.ipos); err != nil {
 		return err
 	}
@@ -182,31 +245,47 @@ func (s *spool) trimLocked() {
 	if m, ok := s.heldLocked(); ok {
 		to = min(to, m)
 	}
+	if s.noPunch {
+		s.err = s.dropFilesLocked(to)
+		return
+	}
 	i := -1
 	for i+1 < len(s.marks) && s.marks[i+1].off <= to {
 		i++
 	}
-	if i < 0 || s.noPunch || s.imark < 0 {
+	if i < 0 || s.imark < 0 {
 		return
 	}
 	g := gap{From: s.head, To: s.marks[i].off, IFrom: s.imark, ITo: s.marks[i].ipos}
 	if g.To <= max(g.From, s.gap.To) {
 		return
 	}
-	if err := s.dropLocked(g); err != nil {
-		s.noPunch = errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS)
-		if !s.noPunch {
-			s.err = err
-		}
+	if s.gap.To == 0 && punch(s.out, s.total+blockSize*2, s.total+blockSize*3) != nil {
+		s.noPunch = true
+		s.err = s.dropFilesLocked(to)
 		return
 	}
-	s.marks = s.marks[i:]
+	if s.err = s.dropLocked(g); s.err == nil {
+		s.marks = s.marks[i:]
+	}
 }
 
+// dropLocked drops a part of the one file.
 func (s *spool) dropLocked(g gap) error {
-	if s.gap.To == 0 && punch(s.out, s.total+blockSize*2, s.total+blockSize*3) != nil {
-		return unix.EOPNOTSUPP
+	from := max(s.gap.To, g.From)
+	if err := s.writeGapLocked(g); err != nil {
+		return err
 	}
+	if err := punch(s.out, from, g.To); err != nil {
+		return err
+	}
+	if s.idx != nil {
+		return punch(s.idx, g.IFrom, g.ITo)
+	}
+	return nil
+}
+
+func (s *spool) writeGapLocked(g gap) error {
 	f, err := os.OpenFile(filepath.Join(s.dir, nameGap), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -215,16 +294,33 @@ func (s *spool) dropLocked(g gap) error {
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		s.gap = g
 	}
-	from := max(s.gap.To, g.From)
-	s.gap = g
-	if err := punch(s.out, from, g.To); err != nil {
-		return err
+	return err
+}
+
+// dropFilesLocked drops the files that end before to. The first time, what there is
+// becomes the head, and files begin here.
+func (s *spool) dropFilesLocked(to int64) error {
+	if s.gap.Seg == 0 {
+		if s.total < s.head+s.step || to <= 0 {
+			return nil
+		}
+		return s.writeGapLocked(gap{From: s.total, To: s.total, Seg: s.total, SegSize: max(64<<10, s.tail/4)})
 	}
-	if s.idx != nil {
-		return punch(s.idx, g.IFrom, g.ITo)
+	for s.gap.To+s.gap.SegSize <= to {
+		g := s.gap
+		suffix, _ := g.file(g.To)
+		g.To += g.SegSize
+		if err := s.writeGapLocked(g); err != nil {
+			return err
+		}
+		for _, name := range []string{nameOut, nameIndex} {
+			if err := os.Remove(filepath.Join(s.dir, name+suffix)); err != nil && !isNotExist(err) {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -312,14 +408,8 @@ func (s *spool) ignoreHolds() {
 func (s *spool) finish(e *shell.Exit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range []*os.File{s.idx, s.out} {
-		if f == nil {
-			continue
-		}
-		err := unix.Fdatasync(int(f.Fd()))
-		if s.err == nil && err != nil {
-			s.err = err
-		}
+	if err := s.closeLocked(); s.err == nil {
+		s.err = err
 	}
 	e.TotalBytes, e.StdoutBytes, e.StderrBytes = s.total, s.per[shell.Stdout], s.per[shell.Stderr]
 	e.OmittedBytes = max(0, s.gap.To-s.gap.From) + s.total - s.kept
@@ -335,156 +425,4 @@ func cut(s string) string {
 		return s[:limit] + "..."
 	}
 	return s
-}
-
-// readSpool reads kept output at the logical offset from. total is the end of the
-// stream if it is known, else -1. It looks at the gap after the data, since the gap
-// is written before data goes.
-func readSpool(dir string, split bool, from int64, maxBytes int, total int64) (c shell.Chunk, err error) {
-	c.Next = from
-	out, err := os.OpenFile(filepath.Join(dir, nameOut), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if isNotExist(err) {
-		return omitTail(c, total), nil
-	}
-	if err != nil {
-		return c, err
-	}
-	defer out.Close()
-	st, err := out.Stat()
-	if err != nil {
-		return c, err
-	}
-	size := st.Size()
-	if total >= 0 {
-		size = min(size, total)
-	}
-	if c.Next >= size {
-		return omitTail(c, total), nil
-	}
-	g, err := readGap(dir)
-	if err != nil {
-		return c, err
-	}
-	if c.Next >= g.From && c.Next < g.To {
-		c.Omitted = append(c.Omitted, shell.Range{From: c.Next, To: g.To})
-		c.Next = g.To
-	}
-	end := size
-	if c.Next < g.From {
-		end = min(end, g.From)
-	}
-	buf := make([]byte, min(int64(maxBytes), end-c.Next))
-	n, err := out.ReadAt(buf, c.Next)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return c, err
-	}
-	buf = buf[:n]
-	frames := []shell.Frame{{Off: c.Next, Data: buf}}
-	if split {
-		if frames, err = splitFrames(dir, g, c.Next, buf); err != nil {
-			return c, err
-		}
-	}
-	again, err := readGap(dir)
-	if err != nil {
-		return c, err
-	}
-	if again.To > c.Next && again.From < c.Next+int64(n) && again.To != g.To {
-		return readSpool(dir, split, from, maxBytes, total) // it went while we read
-	}
-	c.Frames, c.Next = frames, c.Next+int64(n)
-	return c, nil
-}
-
-// omitTail reports what was counted but not kept at the end.
-func omitTail(c shell.Chunk, total int64) shell.Chunk {
-	if total > c.Next {
-		c.Omitted = append(c.Omitted, shell.Range{From: c.Next, To: total})
-		c.Next = total
-	}
-	return c
-}
-
-func readGap(dir string) (g gap, err error) {
-	for range 100 {
-		var b []byte
-		b, err = readFile(filepath.Join(dir, nameGap))
-		if isNotExist(err) {
-			return gap{}, nil
-		}
-		if err != nil {
-			return g, err
-		}
-		if g, err = decodeGap(b); err == nil {
-			return g, nil
-		}
-	}
-	return g, fmt.Errorf("%s: %w", nameGap, err)
-}
-
-// splitFrames cuts data, which begins at off, where the index says that the stream
-// changes.
-func splitFrames(dir string, g gap, off int64, data []byte) ([]shell.Frame, error) {
-	f, err := os.OpenFile(filepath.Join(dir, nameIndex), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	at := func(i int64) (int64, shell.Stream, error) {
-		var e [8]byte
-		if _, err := f.ReadAt(e[:], i*8); err != nil {
-			return 0, 0, err
-		}
-		v := binary.LittleEndian.Uint64(e[:])
-		return int64(v >> 2), shell.Stream(v & 3), nil
-	}
-	lo, hi := int64(0), st.Size()/8
-	if off < g.From && g.IFrom > 0 {
-		hi = min(hi, g.IFrom/8)
-	} else if off >= g.To && g.To > 0 {
-		lo = g.ITo / 8
-	}
-	// The last entry at or before off says which stream off belongs to.
-	for lo+1 < hi {
-		mid := (lo + hi) / 2
-		o, _, err := at(mid)
-		if err != nil {
-			return nil, err
-		}
-		if o <= off {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	var frames []shell.Frame
-	_, stream, err := at(lo)
-	if err != nil {
-		return nil, err
-	}
-	end := off + int64(len(data))
-	for i := lo + 1; off < end; i++ {
-		next, nextStream := end, stream
-		if i*8+8 <= st.Size() && (off >= g.From || g.IFrom == 0 || i*8 < g.IFrom) {
-			if next, nextStream, err = at(i); err != nil {
-				return nil, err
-			}
-			next = min(next, end)
-		}
-		if next > off {
-			d := data[:next-off]
-			data = data[next-off:]
-			if k := len(frames); k > 0 && frames[k-1].Stream == stream {
-				frames[k-1].Data = frames[k-1].Data[:len(frames[k-1].Data)+len(d)]
-			} else {
-				frames = append(frames, shell.Frame{Stream: stream, Off: off, Data: d})
-			}
-		}
-		off, stream = next, nextStream
-	}
-	return frames, nil
 }
