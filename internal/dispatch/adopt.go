@@ -47,7 +47,7 @@ func (d *Dispatcher) Adopt(ctx context.Context, id task.ID) (bool, error) {
 			return err
 		}
 		if !adopts {
-			got, err = startHere(tx, id, lease)
+			got, err = d.startHere(tx, id, lease)
 			return err
 		}
 		out, err := apply.Step(tx, id, task.Adopt{Lease: lease})

@@ -94,7 +94,7 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 			return err
 		}
 		for i := range due {
-			r, err := startHere(tx, due[i].ID, lease)
+			r, err := d.startHere(tx, due[i].ID, lease)
 			if _, more := store.AsMore(err); more {
 				return err
 			}
@@ -156,7 +156,7 @@ var errBusy = fault.New(fault.Unavailable, "start task: its queue is full or pau
 
 // startHere starts a pending task under the lease unless a limit forbids it. A start
 // that exists to stop is ahead of every limit.
-func startHere(tx store.Tx, id task.ID, lease task.Lease) (task.Record, error) {
+func (d *Dispatcher) startHere(tx store.Tx, id task.ID, lease task.Lease) (task.Record, error) {
 	r, ok := tx.Task(id)
 	if !ok {
 		return task.Record{}, apply.ErrNoTask
@@ -171,7 +171,7 @@ func startHere(tx store.Tx, id task.ID, lease task.Lease) (task.Record, error) {
 			return r, errBusy
 		}
 	}
-	out, err := apply.Step(tx, id, task.Start{Lease: lease})
+	out, err := apply.Step(tx, id, task.Start{Lease: lease, Outside: d.reg[r.Executor].Stop != nil})
 	return out.Record, err
 }
 
@@ -235,7 +235,7 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (Launched, error) {
 		if !l.Here {
 			return nil
 		}
-		r, err := startHere(tx, rec.ID, lease)
+		r, err := d.startHere(tx, rec.ID, lease)
 		if fault.Is(err, fault.Unavailable) {
 			return nil // it stays pending
 		}
