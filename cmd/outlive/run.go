@@ -270,10 +270,10 @@ func (a *app) earlyEnd(ctx context.Context, id task.ID) (task.Record, error) {
 	}
 	b, err := a.commands.Backend(&rec)
 	if err != nil {
-		return rec, nil //nolint:nilerr // the task runs; its end will tell
+		return rec, nil // the task runs; its end will tell
 	}
 	if st, err := b.Recover(ctx, command.RunID(id)); err != nil || st.Phase != shell.Finished {
-		return rec, nil //nolint:nilerr // likewise
+		return rec, nil // likewise
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -39,7 +39,7 @@ var layers = []layer{
 	{n: 8, what: "tools, agents, the public test kit", pkgs: []string{"tool/...", "subagent/...", "outlivetest/..."}},
 	{n: 9, what: "servers", pkgs: []string{"httpapi/...", "a2aserver/...", "mcpserver/...", "web/..."}, never: []float64{6}},
 	{n: 10, what: "framework adapters", pkgs: []string{"adapter/eino/...", "adapter/googleadk/..."}, never: []float64{6}},
-	{n: 11, what: "programs", pkgs: []string{"cmd/outlive/...", "examples/...", "bench/...", "internal/archtest", "internal/deps"}},
+	{n: 11, what: "programs", pkgs: []string{"cmd/outlive/...", "examples/...", "bench/...", "internal/archtest"}},
 }
 
 // pureBelow is the first row that may import third-party modules; the public

@@ -42,7 +42,6 @@ type driver struct {
 	body   []byte // for reuse
 	counts map[task.State]int64
 	put    map[uint8]string // update statements by what they set
-	pages  int64            // written since the log began anew, for the checkpointer
 }
 
 // cacheRows is how many rows of each kind are held at least once they were used.
