@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ func TestExec(t *testing.T) {
 		{"argv path not found", shell.Request{Argv: []string{"/no/such"}}, shell.StartFailed, 127, "", ""},
 		{"argv not executable", shell.Request{Argv: []string{noExec}}, shell.StartFailed, 126, "", ""},
 		{"argv is a directory", shell.Request{Argv: []string{dir}}, shell.StartFailed, 126, "", ""},
+		{"B52_argument too long", shell.Request{Argv: []string{"true", strings.Repeat("x", 200<<10)}}, shell.StartFailed, 126, "", ""},
 		{"bad interpreter", shell.Request{Argv: []string{badInterpreter}}, shell.StartFailed, 126, "", ""},
 		{"no shebang", shell.Request{Argv: []string{noShebang, "arg"}}, shell.Exited, 0, "", "plain script arg\n"},
 		{"argv verbatim", shell.Request{Argv: []string{"printf", "%s|", "a b", "$HOME", "*", "\xff"}}, shell.Exited, 0, "", "a b|$HOME|*|\xff|"},
@@ -201,6 +203,73 @@ func TestTimeout(t *testing.T) {
 				t.Errorf("exit = %+v, code %d, output %q, want timed_out, %d, %q", e, code(e), out, tt.code, tt.out)
 			}
 		})
+	}
+}
+
+// TestT24_ExitAndExpiryRace lets the command end just when its time is over.
+func TestT24_ExitAndExpiryRace(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	timedOut := 0
+	for range 20 {
+		req := shell.Request{Argv: []string{"sleep", "0.05"}, Dir: t.TempDir(), Timeout: 51 * time.Millisecond}
+		e, _ := run(t, r, req)
+		switch {
+		case e.Cause == shell.Exited && code(e) == 0 && !e.TimedOut:
+		case e.Cause == shell.TimedOut && e.TimedOut && (code(e) == 143 || code(e) == 0):
+			timedOut++
+		default:
+			t.Errorf("exit = %+v, code %d", e, code(e))
+		}
+	}
+	t.Logf("%d of 20 timed out", timedOut)
+}
+
+func TestT18_BoundedReturn(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	req := sh(t, `trap "" TERM; setsid sh -c 'trap "" TERM; while :; do sleep 1; done' & while :; do sleep 1; done`)
+	req.Timeout, req.Grace = 300*time.Millisecond, 300*time.Millisecond
+	e, _ := run(t, r, req)
+	if e.Cause != shell.TimedOut || code(e) != 137 {
+		t.Errorf("exit = %+v, code %d", e, code(e))
+	}
+	if d := e.EndedAt.Sub(e.StartedAt); d > 1600*time.Millisecond {
+		t.Errorf("took %v", d)
+	}
+}
+
+func TestT23_AllOutputBeforeExpiry(t *testing.T) {
+	t.Parallel()
+	req := sh(t, "head -c 1000000 /dev/zero; sleep 100")
+	req.Timeout = 500 * time.Millisecond
+	e, out := run(t, open(t), req)
+	if e.Cause != shell.TimedOut || len(out) != 1000000 || e.Incomplete {
+		t.Errorf("exit = %+v, %d bytes of output", e, len(out))
+	}
+}
+
+// TestSupervisorSignals: TERM stops the command, HUP does nothing.
+func TestSupervisorSignals(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	req := sh(t, `trap "" TERM; touch ready; while :; do sleep 0.05; done`)
+	req.Grace = time.Minute
+	id := start(t, r, req)
+	eventually(t, "the command is ready", fileExists(filepath.Join(req.Dir, "ready")))
+	pid := shimPid(t, r, id)
+	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	// The first TERM asks, the next kills; two in a row may count as one.
+	eventually(t, "the command has ended", func() bool {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+		_, err := readExit(r.dir(id))
+		return err == nil
+	})
+	e := waitFor(t, r, id)
+	if e.Cause != shell.Canceled || code(e) != 137 || !strings.Contains(e.Reason, "SIGTERM") {
+		t.Errorf("exit = %+v, code %d", e, code(e))
 	}
 }
 

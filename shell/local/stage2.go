@@ -168,7 +168,8 @@ func execPath(argv, env []string) startFailure {
 				last = fmt.Errorf("%s: bad interpreter: %w", p, syscall.EACCES)
 			}
 		case errors.Is(err, syscall.EACCES):
-			if st, serr := os.Stat(p); serr != nil || !st.IsDir() || len(paths) == 1 {
+			// A directory of PATH that cannot be searched, or one of that name, is not it.
+			if st, serr := os.Stat(p); strings.Contains(name, "/") || serr == nil && !st.IsDir() {
 				last = err
 			}
 		default:

@@ -52,7 +52,7 @@ func (r *Recoverable) Stop(ctx context.Context, id shell.RunID, f shell.Fence, s
 		case err != nil && !isNotExist(err):
 			return err
 		case lock != nil:
-			done, err := r.stopUnsupervised(id, lock, f, s)
+			done, err := r.stopUnsupervised(ctx, id, lock, s)
 			if done || err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func intend(dir string, f shell.Fence, s shell.StopRequest) error {
 
 // stopUnsupervised ends a run that nobody supervises, under its lock: one that never
 // started never will, one whose supervisor died is lost.
-func (r *Recoverable) stopUnsupervised(id shell.RunID, lock *os.File, f shell.Fence, s shell.StopRequest) (done bool, err error) {
+func (r *Recoverable) stopUnsupervised(ctx context.Context, id shell.RunID, lock *os.File, s shell.StopRequest) (done bool, err error) {
 	dir := r.dir(id)
 	if _, err := readExit(dir); err == nil {
 		lock.Close()
@@ -98,7 +98,7 @@ func (r *Recoverable) stopUnsupervised(id shell.RunID, lock *os.File, f shell.Fe
 	}
 	if exists(filepath.Join(dir, nameStarted)) || exists(filepath.Join(dir, nameExit)) {
 		lock.Close()
-		_, err := r.Recover(context.Background(), id) //nolint:forbidigo // a stop that was begun is finished
+		_, err := r.Recover(ctx, id) //nolint:forbidigo // a stop that was begun is finished
 		return true, err
 	}
 	defer lock.Close()
@@ -121,7 +121,7 @@ func pokeShim(dir string) {
 
 // Release implements [shell.Recoverable]. The tombstone is durable before the run
 // goes, so that there is no moment in which a late Start would run it again.
-func (r *Recoverable) Release(_ context.Context, id shell.RunID, f shell.Fence) error {
+func (r *Recoverable) Release(ctx context.Context, id shell.RunID, f shell.Fence) error {
 	if err := id.Valid(); err != nil {
 		return err
 	}
@@ -133,11 +133,11 @@ func (r *Recoverable) Release(_ context.Context, id shell.RunID, f shell.Fence) 
 	if err != nil {
 		return err
 	}
-	return r.remove(id, f)
+	return r.remove(ctx, id, f)
 }
 
 // remove takes the run away unless it is live.
-func (r *Recoverable) remove(id shell.RunID, f shell.Fence) error {
+func (r *Recoverable) remove(ctx context.Context, id shell.RunID, f shell.Fence) error {
 	dir := r.dir(id)
 	for range 200 {
 		lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDWR|os.O_CREATE)
@@ -151,7 +151,10 @@ func (r *Recoverable) remove(id shell.RunID, f shell.Fence) error {
 			if _, err := readExit(dir); isNotExist(err) && exists(filepath.Join(dir, nameStarted)) {
 				return shell.ErrLive
 			}
-			time.Sleep(5 * time.Millisecond) // it is about to end, or a reader looked
+			// It is about to end, or a reader looked.
+			if err := r.hub.sleep(ctx, 5*time.Millisecond); err != nil {
+				return err
+			}
 			continue
 		}
 		defer lock.Close()
@@ -212,7 +215,7 @@ func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, 
 		if err != nil || ctx.Err() != nil {
 			break
 		}
-		err = r.collect(id, policy(id), budget, &rep)
+		err = r.collect(ctx, id, policy(id), budget, &rep)
 	}
 	now := r.opt.Now()
 	for _, t := range tombs {
@@ -244,7 +247,7 @@ func (r *Recoverable) emptyTrash() error {
 	return err
 }
 
-func (r *Recoverable) collect(id shell.RunID, v Verdict, budget int64, rep *GCReport) error {
+func (r *Recoverable) collect(ctx context.Context, id shell.RunID, v Verdict, budget int64, rep *GCReport) error {
 	st, settle, err := r.probe(id)
 	if err != nil {
 		return err
@@ -271,7 +274,7 @@ func (r *Recoverable) collect(id shell.RunID, v Verdict, budget int64, rep *GCRe
 	}
 	var o owner
 	_ = readRecord(filepath.Join(dir, nameOwner), &o)
-	err = r.remove(id, o.Fence)
+	err = r.remove(ctx, id, o.Fence)
 	if errors.Is(err, shell.ErrLive) {
 		rep.Live++
 		return nil
