@@ -72,8 +72,9 @@ func failed(ctx context.Context, err error) work.Result {
 // Ref is a handle to one task. It is safe for concurrent use and costs nothing to
 // keep.
 type Ref struct {
-	rt *Runtime
-	id task.ID
+	rt  *Runtime
+	id  task.ID
+	new bool // just created here: its end may be handed over before it is read
 }
 
 // Ref returns a handle to a task by id; it does not look whether it exists.
@@ -86,7 +87,11 @@ func (r *Ref) ID() task.ID { return r.id }
 func (r *Ref) Snapshot(ctx context.Context) (task.Record, error) { return r.rt.Get(ctx, r.id) }
 
 // Wait waits for the end.
-func (r *Ref) Wait(ctx context.Context) (task.Record, error) { return r.rt.Wait(ctx, r.id, Terminal) }
+func (r *Ref) Wait(ctx context.Context) (task.Record, error) {
+	w := r.rt.hub.WatchTask(string(r.id))
+	defer w.Close()
+	return r.rt.wait(ctx, w, r.id, Terminal, r.new)
+}
 
 // Cancel asks for the end; see Runtime.Cancel.
 func (r *Ref) Cancel(ctx context.Context, reason string) error {
@@ -105,7 +110,7 @@ func Submit[In any](ctx context.Context, rt *Runtime, key string, in In, s *Spec
 	if err != nil {
 		return nil, err
 	}
-	return rt.Ref(rec.ID), nil
+	return &Ref{rt: rt, id: rec.ID, new: !rec.State.Terminal()}, nil
 }
 
 func encode[In any](key string, in In, s *Spec) (Spec, error) {

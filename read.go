@@ -116,11 +116,25 @@ const (
 func (rt *Runtime) Wait(ctx context.Context, id task.ID, until Until) (task.Record, error) {
 	w := rt.hub.WatchTask(string(id))
 	defer w.Close()
+	return rt.wait(ctx, w, id, until, false)
+}
+
+// wait is Wait; fresh says that the task was created here just now.
+func (rt *Runtime) wait(ctx context.Context, w *record.Watch, id task.ID, until Until, fresh bool) (task.Record, error) {
 	recheck := min(rt.poll, 500*time.Millisecond)
 	t := time.NewTimer(recheck)
 	defer t.Stop()
-	adopt := true
+	adopt, rang := true, fresh
 	for {
+		if r := w.Settled(); r != nil {
+			return r.Clone(), nil
+		}
+		if rang && until == Terminal && rt.d.Runs(id) {
+			// Its attempt is here and hands the end over: nothing to read before.
+			if rang = rt.pause(ctx, w, t); rang || ctx.Err() == nil {
+				continue
+			}
+		}
 		r, err := rt.Get(ctx, id)
 		if err != nil {
 			return task.Record{}, err
@@ -138,11 +152,22 @@ func (rt *Runtime) Wait(ctx context.Context, id task.ID, until Until) (task.Reco
 		case <-ctx.Done():
 			return r, context.Cause(ctx)
 		case <-w.C():
-			adopt = false
+			adopt, rang = false, true
 		case <-t.C:
-			adopt = true
+			adopt, rang = true, false
 		}
 	}
+}
+
+// pause waits for a ring (true), or the timer or ctx (false).
+func (rt *Runtime) pause(ctx context.Context, w *record.Watch, t *time.Timer) bool {
+	select {
+	case <-w.C():
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // Reconcile lets the given records' tasks tell the truth before they are shown:

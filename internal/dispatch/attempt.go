@@ -160,6 +160,9 @@ func (a *attempt) step(ctx context.Context, c task.Command) (task.Record, error)
 		return err
 	})
 	a.heed(err)
+	if err == nil && out.Record.State.Terminal() {
+		a.d.hub.Settle(&out.Record)
+	}
 	return out.Record, err
 }
 

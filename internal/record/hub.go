@@ -7,9 +7,12 @@ package record
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/outlive-dev/outlive/store"
+	"github.com/outlive-dev/outlive/task"
 )
 
 // Hub turns the store's hints into wake-ups.
@@ -23,11 +26,17 @@ type Hub struct {
 	mu      sync.Mutex
 	watches map[string]map[*Watch]struct{}
 	tails   map[string]*tail
+	ended   map[string]*task.Record // the last ends handed over here
+	order   []string                // their ids, a ring
+	oldest  int
 }
+
+// keepEnds is how many ends are kept for who asks just after.
+const keepEnds = 1024
 
 // NewHub returns a hub; Run makes it work.
 func NewHub(st store.Store) *Hub {
-	return &Hub{st: st, watches: map[string]map[*Watch]struct{}{}, tails: map[string]*tail{}}
+	return &Hub{st: st, watches: map[string]map[*Watch]struct{}{}, tails: map[string]*tail{}, ended: map[string]*task.Record{}}
 }
 
 // Listen adds a function that sees every hint. It must not block. Call it before
@@ -78,7 +87,34 @@ type Watch struct {
 	h   *Hub
 	key string
 	c   chan struct{}
+	end atomic.Pointer[task.Record]
 }
+
+// Settle hands a task's committed end to whoever watches it in this process, so that
+// nobody has to read back what was just written. Losing it costs a read.
+func (h *Hub) Settle(r *task.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := string(r.ID)
+	if _, again := h.ended[id]; !again {
+		if len(h.order) < keepEnds {
+			h.order = append(h.order, id)
+		} else {
+			delete(h.ended, h.order[h.oldest])
+			h.order[h.oldest] = id
+			h.oldest = (h.oldest + 1) % keepEnds
+		}
+	}
+	h.ended[id] = r
+	set := h.watches["t/"+id]
+	for w := range set {
+		w.end.Store(r)
+	}
+	wake(set)
+}
+
+// Settled returns the task's end if it was handed over here. It must not be changed.
+func (w *Watch) Settled() *task.Record { return w.end.Load() }
 
 // C rings when the watched thing may have changed.
 func (w *Watch) C() <-chan struct{} { return w.c }
@@ -103,6 +139,11 @@ func (h *Hub) watch(key string) *Watch {
 	w := &Watch{h: h, key: key, c: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if id, ok := strings.CutPrefix(key, "t/"); ok {
+		if r := h.ended[id]; r != nil {
+			w.end.Store(r)
+		}
+	}
 	set := h.watches[key]
 	if set == nil {
 		set = map[*Watch]struct{}{}
