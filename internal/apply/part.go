@@ -29,12 +29,12 @@ func Part(tx store.Tx, id task.ID, f task.Fence, e journal.Entry, flush bool) (i
 	switch {
 	case !ok:
 		return false, ErrNoTask
-	case r.State != task.Running || r.Attempt != f.Attempt || r.Lease != f.Lease:
+	case fenced && (r.State != task.Running || r.Attempt != f.Attempt || r.Lease != f.Lease):
 		return false, ErrFenced
 	case !r.CancelRequestedAt.IsZero() && !flush:
 		return false, fault.Newf(fault.CancelRequested, "emit: task %s is to be canceled", id)
 	}
-	e.Task, e.Attempt = string(id), r.Attempt
+	e.Task, e.Attempt = string(id), f.Attempt
 	var existing *journal.Entry
 	if old, ok := tx.Part(e.Stream, e.Event, e.Part); ok {
 		existing = &old
