@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outlive-dev/outlive/internal/rawlog"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/store/sqlite"
@@ -68,6 +69,37 @@ func BenchmarkAppend(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkRawLog is the limit the others are compared with, in the same run.
+func BenchmarkRawLog(b *testing.B) {
+	for _, n := range []int{1, 64} {
+		b.Run(fmt.Sprintf("writers=%d", n), func(b *testing.B) {
+			l, err := rawlog.Create(filepath.Join(b.TempDir(), "log"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer l.Close()
+			data := make([]byte, 256)
+			spread(b, n, func(int, int) error { return l.Append(data) })
+		})
+	}
+	b.Run("lifecycle=64", func(b *testing.B) {
+		l, err := rawlog.Create(filepath.Join(b.TempDir(), "log"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer l.Close()
+		data := make([]byte, 700)
+		spread(b, 64, func(int, int) error {
+			for range 3 {
+				if err := l.Append(data); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
 }
 
 func BenchmarkAppendPart(b *testing.B) {

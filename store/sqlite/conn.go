@@ -26,6 +26,8 @@ type conn struct {
 	out   uintptr          // 16 bytes for results by pointer
 	arena arena            // holds what is bound, until the statement is reset
 	stmts map[string]*stmt // prepared, by text
+
+	codecs *codecs
 }
 
 // stmt is a prepared statement of its connection. Only one at a time may be

@@ -74,8 +74,9 @@ func (b *doorbell) loop(ctx context.Context, stop <-chan struct{}) {
 			if err == nil && v != version {
 				writes, err := c.int64(`SELECT writes FROM outlive_meta`)
 				if err == nil {
-					// What the committer of this process knows of has been rung.
-					changed = seen >= 0 && writes != seen && writes > b.s.driver.known.Load()
+					// What the committer of this process knows of has been rung, or was
+					// there when the store was opened.
+					changed = writes != seen && writes > b.s.driver.known.Load()
 					seen, version = writes, v
 				}
 			}

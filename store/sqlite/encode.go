@@ -4,13 +4,13 @@
 package sqlite
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/outlive-dev/outlive/internal/batch"
+	"github.com/outlive-dev/outlive/internal/rowjson"
+	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
 
@@ -25,81 +25,25 @@ type taskRow struct {
 	extra []byte // members of body this version does not know: `,"k":v...`
 }
 
-// encodeRecord appends the body of a record: its JSON, with the members a newer
-// version put there.
-func encodeRecord(dst []byte, r *task.Record, extra []byte) ([]byte, error) {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return dst, fmt.Errorf("encode task %s: %w", r.ID, err)
-	}
-	dst = append(dst, b[:len(b)-1]...)
-	dst = append(dst, extra...)
-	return append(dst, '}'), nil
+// codecs write and read the bodies of rows.
+type codecs struct {
+	record   *rowjson.Codec[task.Record]
+	worker   *rowjson.Codec[store.Worker]
+	queue    *rowjson.Codec[store.Queue]
+	observer *rowjson.Codec[store.Observer]
 }
 
-func decodeRecord(body []byte) (*task.Record, []byte, error) {
-	var r task.Record
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if dec.Decode(&r) == nil {
-		return &r, nil, nil
-	}
-	// Either the body is damaged, or a newer version wrote it.
-	r = task.Record{}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return nil, nil, fmt.Errorf("%w: body of a task: %w", ErrDamaged, err)
-	}
-	extra, err := unknownMembers(body, &r)
-	return &r, extra, err
+func newCodecs() *codecs {
+	return &codecs{rowjson.New[task.Record](), rowjson.New[store.Worker](), rowjson.New[store.Queue](), rowjson.New[store.Observer]()}
 }
 
-// unknownMembers returns the top-level members of body that r does not have.
-func unknownMembers(body []byte, r *task.Record) ([]byte, error) {
-	known := make(map[string]json.RawMessage)
-	mine, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
+// readBody reads the JSON of a column.
+func readBody[T any](s *stmt, col int32, c *rowjson.Codec[T]) (v *T, extra []byte, err error) {
+	v = new(T)
+	if extra, err = c.Decode(s.colView(col), v); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if err := json.Unmarshal(mine, &known); err != nil {
-		return nil, err
-	}
-	var extra []byte
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if _, err := dec.Token(); err != nil {
-		return nil, err
-	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, err
-		}
-		name, _ := key.(string)
-		if _, ok := known[name]; ok || recordHas(name, raw) {
-			continue
-		}
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		extra = append(append(append(append(extra, ','), quoted...), ':'), raw...)
-	}
-	return extra, nil
-}
-
-// recordHas reports whether a record has a member of that name, even when its
-// value is one that encoding leaves out.
-func recordHas(name string, raw json.RawMessage) bool {
-	doc, err := json.Marshal(map[string]json.RawMessage{name: raw})
-	if err != nil {
-		return false
-	}
-	dec := json.NewDecoder(bytes.NewReader(doc))
-	dec.DisallowUnknownFields()
-	return dec.Decode(new(task.Record)) == nil
+	return v, extra, nil
 }
 
 // columns are the typed columns of a task's row: what queries look inside.

@@ -4,7 +4,6 @@
 package sqlite
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -152,7 +151,7 @@ func (d *driver) putTask(old, r *task.Record) (err error) {
 		set = changed(&prev, &next)
 		sql = d.updateTask(set)
 	}
-	if d.body, err = encodeRecord(d.body[:0], r, row.extra); err != nil {
+	if d.body, err = d.s.codecs.record.Append(d.body[:0], r, row.extra); err != nil {
 		return err
 	}
 	s, err := d.c.stmt(sql)
@@ -310,7 +309,7 @@ func (d *driver) putWorkers(st *batch.Staging) error {
 			}
 			continue
 		}
-		body, err := json.Marshal(c.New)
+		body, err := d.s.codecs.worker.Append(nil, c.New, nil)
 		if err != nil {
 			return err
 		}
@@ -331,7 +330,7 @@ func (d *driver) putRest(st *batch.Staging) error {
 	}
 	for i := range st.Queues {
 		q := &st.Queues[i]
-		body, err := json.Marshal(q)
+		body, err := d.s.codecs.queue.Append(nil, q, nil)
 		if err != nil {
 			return err
 		}
@@ -366,7 +365,7 @@ func (d *driver) putObserver(c *batch.ObserverChange) error {
 	if c.New == nil {
 		return d.c.run(`DELETE FROM outlive_observer WHERE task = ? AND id = ?`, nil, string(c.Task), c.ID)
 	}
-	body, err := json.Marshal(c.New)
+	body, err := d.s.codecs.observer.Append(nil, c.New, nil)
 	if err != nil {
 		return err
 	}

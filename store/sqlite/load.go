@@ -4,7 +4,6 @@
 package sqlite
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/outlive-dev/outlive/internal/batch"
@@ -115,7 +114,7 @@ func (c *conn) taskRow(id task.ID) (row *taskRow, err error) {
 
 // readTask reads the columns n, body.
 func readTask(s *stmt) (*taskRow, error) {
-	rec, extra, err := decodeRecord(s.colView(1))
+	rec, extra, err := readBody(s, 1, s.c.codecs.record)
 	if err != nil {
 		return nil, err
 	}
@@ -190,17 +189,9 @@ func (c *conn) inputs(id task.ID, after int64, limit int) (list []mail.Input, er
 	return list, err
 }
 
-func readJSON[T any](s *stmt, col int32) (*T, error) {
-	v := new(T)
-	if err := json.Unmarshal(s.colView(col), v); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return v, nil
-}
-
 func (c *conn) worker(id task.WorkerID) (w *store.Worker, err error) {
 	err = c.run(`SELECT body FROM outlive_worker WHERE id = ?`, func(s *stmt) (err error) {
-		w, err = readJSON[store.Worker](s, 0)
+		w, _, err = readBody(s, 0, c.codecs.worker)
 		return err
 	}, string(id))
 	return w, err
@@ -224,7 +215,7 @@ func (c *conn) named(name string) (ids []task.ID, err error) {
 
 func (c *conn) queue(name string) (q batch.Queue, err error) {
 	err = c.run(`SELECT body FROM outlive_queue WHERE name = ?`, func(s *stmt) error {
-		row, err := readJSON[store.Queue](s, 0)
+		row, _, err := readBody(s, 0, c.codecs.queue)
 		if err == nil {
 			q.Row = *row
 		}
@@ -240,7 +231,7 @@ func (c *conn) queue(name string) (q batch.Queue, err error) {
 
 func (c *conn) observers(id task.ID) (list []store.Observer, err error) {
 	err = c.run(`SELECT body FROM outlive_observer WHERE task = ? ORDER BY id`, func(s *stmt) error {
-		o, err := readJSON[store.Observer](s, 0)
+		o, _, err := readBody(s, 0, c.codecs.observer)
 		if err == nil {
 			list = append(list, *o)
 		}

@@ -159,7 +159,8 @@ func (s *Store) versionOn(c *conn) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = c.run(`SELECT id, epoch FROM outlive_meta`, func(st *stmt) error {
+	err = c.run(`SELECT id, epoch, writes FROM outlive_meta`, func(st *stmt) error {
+		s.driver.known.Store(st.colInt(2))
 		s.info = store.Info{ID: st.colText(0), Driver: "sqlite", Path: s.path, Epoch: st.colInt(1), Schema: int(v)}
 		return nil
 	})

@@ -109,6 +109,7 @@ type Store struct {
 	sealed   bool // read-only without a log: the file cannot change
 	turn     *turnstile
 	fail     failpoint
+	codecs   *codecs
 	hub      batch.Hub
 	driver   *driver
 	exec     *batch.Executor
@@ -141,6 +142,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 
 func (s *Store) open(ctx context.Context, path string) (err error) {
 	s.turn = &turnstile{}
+	s.codecs = newCodecs()
 	s.driver = newDriver(s)
 	s.ckpt.s, s.bell.s = s, s
 	s.readers.init(s)
@@ -212,6 +214,7 @@ func (s *Store) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.codecs = s.codecs
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, readerWait)
 	if err := c.control(lib.SQLITE_FCNTL_PERSIST_WAL, 1); err != nil {
 		c.close()

@@ -68,7 +68,7 @@ func (v *view) Worker(id task.WorkerID) (store.Worker, bool, error) {
 
 func (v *view) Workers() (list []store.Worker, err error) {
 	err = v.c.run(`SELECT body FROM outlive_worker ORDER BY id`, func(s *stmt) error {
-		w, err := readJSON[store.Worker](s, 0)
+		w, _, err := readBody(s, 0, v.c.codecs.worker)
 		if err == nil {
 			list = append(list, *w)
 		}
@@ -85,7 +85,7 @@ func (v *view) Observers(id task.ID) ([]store.Observer, error) {
 func (v *view) ObserversOf(l task.Lease, limit int) (list []store.Observer, err error) {
 	err = v.c.run(`SELECT body FROM outlive_observer WHERE worker = ? AND epoch = ? AND worker IS NOT NULL
 		ORDER BY task, id LIMIT ?`, func(s *stmt) error {
-		o, err := readJSON[store.Observer](s, 0)
+		o, _, err := readBody(s, 0, v.c.codecs.observer)
 		if err == nil {
 			list = append(list, *o)
 		}
@@ -104,7 +104,7 @@ func (v *view) Timers(due time.Time, limit int) (list []store.Timer, err error) 
 
 func (v *view) Queues() (list []store.Queue, err error) {
 	err = v.c.run(`SELECT body FROM outlive_queue ORDER BY name`, func(s *stmt) error {
-		q, err := readJSON[store.Queue](s, 0)
+		q, _, err := readBody(s, 0, v.c.codecs.queue)
 		if err == nil {
 			list = append(list, *q)
 		}
