@@ -6,6 +6,7 @@ package archtest
 import (
 	"bytes"
 	"fmt"
+	"go/ast"
 	"os"
 	"path"
 	"path/filepath"
@@ -55,6 +56,31 @@ func checkSnippets(t *tree) []string {
 			file := string(from[1])
 			if !strings.Contains(flatten(t.texts[file]), flatten(text[m[2]:m[3]])) {
 				out = append(out, fmt.Sprintf("%s:%d: the snippet is not in %s", name, line, file))
+			}
+		}
+	}
+	return out
+}
+
+var runFlag = regexp.MustCompile(`go test [^` + "`" + `]*-run '([^']+)'`)
+
+// checkClaims wants each test that a page names in a command to exist.
+func checkClaims(t *tree) []string {
+	tests := map[string]bool{}
+	for _, s := range t.sources() {
+		for _, d := range s.ast.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
+				tests[f.Name.Name] = true
+			}
+		}
+	}
+	var out []string
+	for _, name := range t.pages() {
+		for _, m := range runFlag.FindAllSubmatch(t.texts[name], -1) {
+			for test := range strings.SplitSeq(string(m[1]), "|") {
+				if !tests[test] {
+					out = append(out, fmt.Sprintf("%s: there is no test %s", name, test))
+				}
 			}
 		}
 	}
@@ -127,6 +153,8 @@ func (t *tree) exists(name string) bool {
 func TestLinks(t *testing.T) { report(t, checkLinks(repo(t))) }
 
 func TestSnippets(t *testing.T) { report(t, checkSnippets(repo(t))) }
+
+func TestClaims(t *testing.T) { report(t, checkClaims(repo(t))) }
 
 func TestLayerTable(t *testing.T) {
 	if *update {

@@ -160,6 +160,10 @@ func TestRulesFind(t *testing.T) {
 				"```go\nloose()\n```\n",
 			"x_test.go": "package outlive\n\nfunc f() {\n\ta := 1\n\tb := 2\n\t_, _ = a, b\n}\n",
 		}, []string{"README.md:9: the snippet is not in x_test.go", "README.md:13: a Go snippet without"}},
+		{"claims", checkClaims, map[string]string{
+			"docs/r.md":      "- a: `go test -race -run 'TestA|TestGone' ./task`\n",
+			"task/a_test.go": "package task\nimport \"testing\"\nfunc TestA(*testing.T) {}\n",
+		}, []string{"docs/r.md: there is no test TestGone"}},
 		{"table: stale", checkTable, map[string]string{
 			architecture: "# A\n" + tableBegin + "old\n" + tableEnd,
 		}, []string{"stale"}},
