@@ -222,3 +222,37 @@ func TestStdinOfCommandThatDoesNotRead(t *testing.T) {
 	})
 	waitFor(t, r, id)
 }
+
+// TestSelf uses the test binary as supervisor, which under the race detector looks at
+// the supervisor's own concurrency.
+func TestSelf(t *testing.T) {
+	t.Parallel()
+	r, err := Open(filepath.Join(t.TempDir(), "runs"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	req := sh(t, "cat; seq 1 500000; setsid sleep 100 & sleep 100")
+	req.StdinOpen, req.Split, req.Timeout = true, true, 3*time.Second
+	req.Output = shell.Output{SpoolHead: 4096, SpoolTail: 100_000}
+	id := start(t, r, req)
+	a := attach(t, r, id, 0)
+	if _, err := a.WriteStdin(t.Context(), []byte("in\n")); err != nil {
+		t.Errorf("WriteStdin = %v", err)
+	}
+	if err := a.CloseStdin(); err != nil {
+		t.Errorf("CloseStdin = %v", err)
+	}
+	late := attach(t, r, id, 0)
+	var wg sync.WaitGroup
+	wg.Go(func() { drain(t, late, io.Discard, nil) })
+	n, omitted := drain(t, a, io.Discard, nil)
+	wg.Wait()
+	e := waitFor(t, r, id)
+	if e.Cause != shell.TimedOut || n != e.TotalBytes || omitted {
+		t.Errorf("exit = %+v, read %d bytes, omitted %v", e, n, omitted)
+	}
+	if log := slurp(filepath.Join(r.dir(id), nameLog)); log != "" {
+		t.Errorf("the supervisor said %s", log)
+	}
+}

@@ -7,7 +7,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,9 +21,6 @@ import (
 
 func TestMain(m *testing.M) {
 	Main(os.Args)
-	if helperMain(os.Args) {
-		return
-	}
 	dir, err := os.MkdirTemp("", "outlive-shell-local-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,8 +28,8 @@ func TestMain(m *testing.M) {
 	}
 	supervisorExe = filepath.Join(dir, "supervisor")
 	if out, err := exec.Command("go", "build", "-tags", mutants(), "-o", supervisorExe, "./testdata/supervisor").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s\n%v; using the test binary as supervisor\n", out, err)
-		supervisorExe = ""
+		fmt.Fprintf(os.Stderr, "%s\nbuild the supervisor: %v\n", out, err)
+		os.Exit(1)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -53,8 +49,8 @@ func mutants() string {
 }
 
 // supervisorExe is a supervisor that starts faster than the test binary, which under
-// the race detector takes a second. TestExec uses the test binary all the same, so
-// that the supervisor runs under the detector, too.
+// the race detector takes half a second. TestSelf uses the test binary all the same,
+// so that the supervisor runs under the detector, too.
 var supervisorExe string
 
 const testTimeout = 30 * time.Second
@@ -195,50 +191,4 @@ func shimPid(t *testing.T, r *Recoverable, id shell.RunID) int {
 
 func fileExists(path string) func() bool {
 	return func() bool { return exists(path) }
-}
-
-// helperMain makes the test binary a process that a test can kill.
-func helperMain(args []string) bool {
-	if len(args) < 3 || args[1] != "__test_helper" {
-		return false
-	}
-	if err := helper(args[2], args[3:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-	return true
-}
-
-// helper starts a run as another process would: "start DIR ID WORKDIR COMMAND", or
-// attaches to it and reads a little: "attach DIR ID WORKDIR COMMAND".
-func helper(verb string, args []string) error {
-	r, err := Open(args[0], &Options{Exe: os.Getenv("TEST_SUPERVISOR")})
-	if err != nil {
-		return err
-	}
-	ctx := context.Background()
-	id := shell.RunID(args[1])
-	req := shell.Request{Command: args[3], Dir: args[2], Attached: verb == "attach"}
-	if verb == "start-environ" {
-		req.Environ = []string{"PATH=/usr/bin:/bin", "SECRET=value-of-secret"}
-	}
-	if err := r.Start(ctx, id, fence1, req); err != nil {
-		return err
-	}
-	switch verb {
-	case "start", "start-environ":
-		return nil
-	case "attach":
-		a, err := r.Attach(ctx, id, 0)
-		if err != nil {
-			return err
-		}
-		if _, err := a.Read(ctx, 10); err != nil {
-			return err
-		}
-		fmt.Println("attached")
-		select {} // until it is killed
-	}
-	return errors.New("unknown verb " + verb)
 }

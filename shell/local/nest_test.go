@@ -29,12 +29,9 @@ func TestNestedRunIsSpared(t *testing.T) {
 			outer, inner := newID(t), shell.RunID("in-"+string(newID(t)))
 			dir := t.TempDir()
 			innerText := fmt.Sprintf("touch %s/inner; setsid sleep 50 & while ! test -e %s/go; do sleep 0.02; done; echo inner done", dir, dir)
-			text := fmt.Sprintf("'%s' __test_helper start '%s' %s %s '%s' && touch outer && sleep 0.3; test %q = exit || sleep 100",
-				helperExe(t), r.Dir(), inner, dir, innerText, how)
-			req := shell.Request{
-				Command: text, Dir: dir, Drain: 100 * time.Millisecond,
-				Env: map[string]string{"TEST_SUPERVISOR": supervisorExe},
-			}
+			text := fmt.Sprintf("'%s' start '%s' %s %s '%s' && touch outer && sleep 0.3; test %q = exit || sleep 100",
+				supervisorExe, r.Dir(), inner, dir, innerText, how)
+			req := shell.Request{Command: text, Dir: dir, Drain: 100 * time.Millisecond}
 			if err := r.Start(t.Context(), outer, fence1, req); err != nil {
 				t.Fatal(err)
 			}
@@ -77,11 +74,9 @@ func TestIgnoredSignalsAreReset(t *testing.T) {
 	dir := t.TempDir()
 	inner := shell.RunID("in-" + string(newID(t)))
 	// A starter that ignores HUP and TERM, as nohup does, and blocks nothing.
-	text := fmt.Sprintf("trap '' HUP TERM INT; '%s' __test_helper start '%s' %s %s 'grep SigIgn: /proc/self/status; umask'",
-		helperExe(t), r.Dir(), inner, dir)
-	e, out := run(t, r, shell.Request{
-		Command: text, Dir: dir, Umask: shell.UmaskOf(0o037), Env: map[string]string{"TEST_SUPERVISOR": supervisorExe},
-	})
+	text := fmt.Sprintf("trap '' HUP TERM INT; '%s' start '%s' %s %s 'grep SigIgn: /proc/self/status; umask'",
+		supervisorExe, r.Dir(), inner, dir)
+	e, out := run(t, r, shell.Request{Command: text, Dir: dir, Umask: shell.UmaskOf(0o037)})
 	if !e.Succeeded() {
 		t.Fatalf("exit = %+v, %s", e, out)
 	}

@@ -98,7 +98,7 @@ func (r *Recoverable) stopUnsupervised(ctx context.Context, id shell.RunID, lock
 	}
 	if exists(filepath.Join(dir, nameStarted)) || exists(filepath.Join(dir, nameExit)) {
 		lock.Close()
-		_, err := r.Recover(ctx, id) //nolint:forbidigo // a stop that was begun is finished
+		_, err := r.Recover(ctx, id)
 		return true, err
 	}
 	defer lock.Close()
