@@ -21,12 +21,14 @@ type layer struct {
 
 // layers is the table. Packages of one row never import each other.
 var layers = []layer{
-	{n: 0, what: "error kinds, goroutines, and tiny helpers", pkgs: []string{"fault", "internal/lifecycle", "internal/rawlog"}},
+	{n: 0, what: "error kinds, goroutines", pkgs: []string{"fault", "internal/lifecycle"}},
 	{n: 1, what: "pure models", pkgs: []string{"mail", "journal"}},
 	{n: 2, what: "pure models", pkgs: []string{"task", "session"}},
 	{n: 3, what: "pure models", pkgs: []string{"foreground"}},
 	{n: 4, what: "contracts", pkgs: []string{"store", "work", "shell", "turnloop"}},
-	{n: 4.5, what: "one command applied, many commands committed; proofs of life", pkgs: []string{"internal/apply", "internal/batch", "internal/alive"}},
+	{n: 4.5, what: "one command applied, many commands committed; helpers of drivers and engines", pkgs: []string{
+		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog",
+	}},
 	{n: 5, what: "drivers, backends and their suites", pkgs: []string{
 		"store/memory/...", "store/sqlite/...", "store/postgres/...", "store/storetest/...", "internal/faultstore",
 		"shell/local/...", "shell/remote/...", "shell/ssh/...", "shell/shelltest/...",

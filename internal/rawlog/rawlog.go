@@ -80,7 +80,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	_ = l.group.Stop(context.Background())
+	_ = l.group.Stop(context.Background()) //nolint:forbidigo // the writer ends once it is told to
 	return l.f.Close()
 }
 

@@ -222,20 +222,35 @@ func modelView(t *testing.T, rt *rapid.T, st store.Store, want *oracle) {
 	}
 	err := st.View(t.Context(), func(v store.View) error {
 		list, err := v.Tasks(store.Filter{})
+		if err != nil {
+			return err
+		}
 		same(rt, "Tasks", ids(list), pick(sorted, func(*task.Record) bool { return true }))
 		for i := range list {
 			same(rt, "a task of Tasks", list[i], want.tasks[list[i].ID])
 		}
 		states := []task.State{task.Running, task.Waiting}
 		list, err = v.Tasks(store.Filter{States: states})
+		if err != nil {
+			return err
+		}
 		same(rt, "Tasks by state", ids(list), pick(sorted, func(r *task.Record) bool { return slices.Contains(states, r.State) }))
 		ascending := slices.Clone(sorted)
 		slices.Reverse(ascending)
 		list, err = v.Held(task.Lease{Worker: "w", Epoch: 1}, "", 0)
+		if err != nil {
+			return err
+		}
 		same(rt, "Held", ids(list), pick(ascending, func(r *task.Record) bool { return r.State == task.Running && !r.Lease.IsZero() }))
 		list, err = v.Unattended("", 0)
+		if err != nil {
+			return err
+		}
 		same(rt, "Unattended", ids(list), pick(ascending, (*task.Record).Unattended))
 		list, err = v.Pending(store.PendingQuery{Now: at(3)})
+		if err != nil {
+			return err
+		}
 		got := ids(list)
 		slices.Sort(got)
 		same(rt, "Pending", got, pick(ascending, func(r *task.Record) bool { return r.State == task.Pending && !r.DueAt.After(at(3)) }))
