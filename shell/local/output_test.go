@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,11 +24,11 @@ import (
 
 // numbers returns what "seq 1 n" writes.
 func numbers(n int) []byte {
-	var b bytes.Buffer
-	for i := 1; i <= n; i++ {
-		fmt.Fprintln(&b, i)
+	b := make([]byte, 0, 8*n)
+	for i := int64(1); i <= int64(n); i++ {
+		b = append(strconv.AppendInt(b, i, 10), '\n')
 	}
-	return b.Bytes()
+	return b
 }
 
 func TestOrder(t *testing.T) {

@@ -31,7 +31,7 @@ func TestSpool(t *testing.T) {
 func testSpool(t *testing.T, noPunch, split bool) {
 	t.Helper()
 	dir := t.TempDir()
-	rnd := rand.New(rand.NewPCG(1, 2))
+	rnd, bytesOf := rand.New(rand.NewPCG(1, 2)), rand.NewChaCha8([32]byte{})
 	s := newSpool(dir, shell.Output{SpoolHead: 10_000, SpoolTail: 300_000}, split)
 	s.noPunch = noPunch
 	var all, streams []byte
@@ -52,10 +52,8 @@ func testSpool(t *testing.T, noPunch, split bool) {
 			if f.Off != at || !bytes.Equal(f.Data, all[at:at+int64(len(f.Data))]) {
 				t.Fatalf("readSpool(%d): frame at %d, want %d, or data differs", from, f.Off, at)
 			}
-			for i := range f.Data {
-				if streams[at+int64(i)] != byte(f.Stream) {
-					t.Fatalf("readSpool(%d): byte %d is %v, want stream %d", from, at+int64(i), f.Stream, streams[at+int64(i)])
-				}
+			if n := bytes.Count(streams[at:at+int64(len(f.Data))], []byte{byte(f.Stream)}); n != len(f.Data) {
+				t.Fatalf("readSpool(%d): frame at %d of %d bytes is %v, %d of them are", from, at, len(f.Data), f.Stream, n)
 			}
 			at += int64(len(f.Data))
 		}
@@ -70,9 +68,7 @@ func testSpool(t *testing.T, noPunch, split bool) {
 			st = shell.Stdout + shell.Stream(rnd.IntN(2))
 		}
 		p := make([]byte, 1+rnd.IntN(3000))
-		for i := range p {
-			p[i] = byte(rnd.Uint32())
-		}
+		_, _ = bytesOf.Read(p)
 		s.write(st, p)
 		all = append(all, p...)
 		streams = append(streams, bytes.Repeat([]byte{byte(st)}, len(p))...)
