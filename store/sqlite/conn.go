@@ -5,7 +5,7 @@ package sqlite
 
 import (
 	"fmt"
-	"net/url"
+	"path/filepath"
 	"strings"
 	"unsafe"
 
@@ -44,14 +44,16 @@ func ptr(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p
 
 // fileURI escapes path for SQLite. New files get the permissions of like.
 func fileURI(path, like string, params ...string) string {
-	esc := (&url.URL{Path: path}).EscapedPath()
+	// Not url.QueryEscape: to the engine a plus is a plus.
+	esc := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23", "&", "%26", "=", "%3d").Replace
 	if like != "" {
-		params = append(params, "modeof="+url.QueryEscape(like))
+		params = append(params, "modeof="+esc(like))
 	}
+	uri := "file:" + esc(filepath.ToSlash(path))
 	if len(params) == 0 {
-		return "file:" + esc
+		return uri
 	}
-	return "file:" + esc + "?" + strings.Join(params, "&")
+	return uri + "?" + strings.Join(params, "&")
 }
 
 func openConn(uri string, flags int32) (*conn, error) {

@@ -81,6 +81,7 @@ func (d *driver) Begin() (time.Time, error) {
 		if err != nil {
 			return time.Time{}, classify(err)
 		}
+		lib.Xsqlite3_busy_timeout(c.tls, c.db, 0) // patiently waits by itself
 		d.s.grow(c)
 		if err := c.exec(d.s.writerPragmas()); err != nil {
 			c.close()

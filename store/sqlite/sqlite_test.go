@@ -45,3 +45,13 @@ func TestStore(t *testing.T) {
 		Peer:   again,
 	})
 }
+
+func TestCrash(t *testing.T) {
+	storetest.Crash(t, storetest.CrashOptions{
+		Open: func(t testing.TB, dir string) store.Store {
+			return openAt(t, filepath.Join(dir, "outlive.db"), sqlite.Options{})
+		},
+		Variable:   "OUTLIVE_FAILPOINT",
+		Failpoints: sqlite.Failpoints(),
+	})
+}
