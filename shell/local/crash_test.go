@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,15 +176,7 @@ func TestNothingRunsBeforeItIsRecorded(t *testing.T) {
 	if err := inProcess(t, []string{FailpointEnv + "=" + fpStartedTmp + ":stop"}, "start", r, id, dir, "echo x >> marker"); err != nil {
 		t.Fatal(err)
 	}
-	var shim int
-	eventually(t, "the supervisor has stopped", func() bool {
-		for _, p := range (tree{run: string(id), byCookie: true}).members() {
-			if p.state == 'T' {
-				shim = p.pid
-			}
-		}
-		return shim != 0
-	})
+	shim := stoppedMember(t, id)
 	waitFor(t, r, start(t, r, sh(t, "sleep 0.1"))) // time enough for the command, if it could
 	if err := unix.Kill(shim, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -232,7 +225,9 @@ func TestRestartersRace(t *testing.T) {
 func TestB58_KilledSupervisor(t *testing.T) {
 	t.Parallel()
 	r := open(t)
-	req := sh(t, "echo before; setsid sleep 100 & touch ready; while :; do sleep 0.1; done")
+	req := sh(t, `echo before; setsid sleep 100 &
+		setsid sh -c 'env -i sh -c "echo \$\$ > pid; touch ready; exec sleep 100"; :' &
+		while :; do sleep 0.1; done`)
 	id := start(t, r, req)
 	eventually(t, "the command is ready", fileExists(filepath.Join(req.Dir, "ready")))
 	pid := shimPid(t, r, id)
@@ -247,6 +242,10 @@ func TestB58_KilledSupervisor(t *testing.T) {
 		t.Errorf("output = %q", out)
 	}
 	noneLeft(t, id)
+	bare, err := strconv.Atoi(strings.TrimSpace(slurp(filepath.Join(req.Dir, "pid"))))
+	if p, ok := readProc(bare); err != nil || ok && !p.dead() {
+		t.Errorf("the child without environment is left: %+v, %v", p, err)
+	}
 	if err := r.Start(t.Context(), id, fence1, req); err != nil {
 		t.Errorf("Start of a lost run = %v", err)
 	}
@@ -297,6 +296,92 @@ func TestStopBeforeStart(t *testing.T) {
 	}
 	if exists(filepath.Join(req.Dir, "marker")) {
 		t.Error("the command was executed")
+	}
+}
+
+// TestT04_StopBeforeTheGate stops a run whose supervisor has not opened the gate.
+func TestT04_StopBeforeTheGate(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{fpEntry, fpStage2Spawned, fpStartedDurable} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			r := open(t)
+			id := newID(t)
+			dir := t.TempDir()
+			if err := inProcess(t, []string{FailpointEnv + "=" + point + ":stop"}, "start", r, id, dir, "touch marker"); err != nil {
+				t.Fatal(err)
+			}
+			shim := stoppedMember(t, id)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := r.Stop(t.Context(), id, fence1, shell.StopRequest{Reason: "early"}); err != nil {
+					t.Errorf("Stop = %v", err)
+				}
+			})
+			eventually(t, "the intent is there", fileExists(filepath.Join(r.dir(id), nameStop)))
+			if err := unix.Kill(shim, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			e := waitFor(t, r, id)
+			if e.Cause != shell.Canceled || e.Started || e.Reason != "early" || exists(filepath.Join(dir, "marker")) {
+				t.Errorf("exit = %+v, want canceled, never started", e)
+			}
+			noneLeft(t, id)
+		})
+	}
+}
+
+// stoppedMember returns the process of a run that stopped at a failpoint.
+func stoppedMember(t *testing.T, id shell.RunID) (pid int) {
+	t.Helper()
+	eventually(t, "a process has stopped", func() bool {
+		for _, p := range (tree{run: string(id), byCookie: true}).members() {
+			if p.state == 'T' {
+				pid = p.pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// TestB44_RecycledPid checks that a process is not signalled for having the pid of
+// another.
+func TestB44_RecycledPid(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	req := sh(t, "touch ready; while ! test -e go; do sleep 0.02; done")
+	id := start(t, r, req)
+	eventually(t, "it runs", fileExists(filepath.Join(req.Dir, "ready")))
+	st, err := r.Recover(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ok := readProc(st.Pid)
+	if !ok {
+		t.Fatalf("no process %d", st.Pid)
+	}
+	other := tree{run: string(id), byCookie: true}
+	if fd, _ := other.handle(p); fd < 0 {
+		t.Error("the process itself is refused")
+	} else {
+		unix.Close(fd)
+	}
+	stale := p
+	stale.start--
+	if fd, _ := other.handle(stale); fd >= 0 {
+		t.Error("a process with another start time is taken for it")
+	}
+	other.run = "another-r1"
+	if fd, _ := other.handle(p); fd >= 0 {
+		t.Error("a process with another run's cookie is taken")
+	}
+	if err := os.WriteFile(filepath.Join(req.Dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e := waitFor(t, r, id); !e.Succeeded() {
+		t.Errorf("exit = %+v", e)
 	}
 }
 

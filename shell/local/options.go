@@ -17,10 +17,10 @@ type Options struct {
 	// Poll is how often records are looked at while waiting, beside being told.
 	// Defaults to 250 ms.
 	Poll time.Duration
-	// Retention is how long [Recoverable.GC] keeps the tombstone of a released run,
-	// and an ended run that nobody released. Defaults to 7 days.
+	// Retention is how long [Recoverable.GC] keeps the tombstone of a released run.
+	// Defaults to 7 days.
 	Retention time.Duration
-	// OrphanAge is how long GC keeps an ended run that the store does not know.
+	// OrphanAge is how long GC keeps a run that the store does not know, after its end.
 	// Defaults to 24 hours.
 	OrphanAge time.Duration
 	// Now is the clock for GC. Defaults to time.Now.

@@ -223,31 +223,46 @@ func (t tree) scan() []proc {
 	return ps
 }
 
-// signal sends sig to p unless its pid means another process by now: the pidfd is
-// opened first, then the identity is read again. gone is true when there is nothing
-// left to signal.
-func (t tree) signal(p proc, sig unix.Signal) (gone bool) {
+// handle returns a pidfd of p, or -1 when its pid means another process by now: the
+// pidfd is opened first, then the identity is read again. full means that there are no
+// descriptors left.
+func (t tree) handle(p proc) (fd int, full bool) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
-		return errors.Is(err, unix.ESRCH)
+		return -1, errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 	}
-	defer unix.Close(fd)
 	now, ok := readProc(p.pid)
-	if !ok || now.start != p.start || now.dead() || t.spared(p.pid) {
-		return true
+	moved := now.ppid != p.ppid && t.byCookie && cookieOf(p.pid) != t.run // neither where it was nor marked as ours
+	if !ok || now.start != p.start || now.dead() || moved || t.spared(p.pid) {
+		unix.Close(fd)
+		return -1, false
 	}
-	if now.ppid != p.ppid && t.byCookie && cookieOf(p.pid) != t.run {
-		return true // neither where it was seen nor marked as ours
-	}
-	return errors.Is(unix.PidfdSendSignal(fd, sig, nil, 0), unix.ESRCH)
+	return fd, false
 }
 
-// signalAll sends sig to every member and returns them.
+// signalAll sends sig to every member and returns them. It takes hold of all before it
+// signals any: when a parent has ended, its children are found no more.
 func (t tree) signalAll(sig unix.Signal) []proc {
 	ps := t.members()
-	for _, p := range ps {
-		t.signal(p, sig)
+	var fds []int
+	send := func() {
+		for _, fd := range fds {
+			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+			unix.Close(fd)
+		}
+		fds = fds[:0]
 	}
+	for _, p := range ps {
+		fd, full := t.handle(p)
+		if full {
+			send()
+			fd, _ = t.handle(p)
+		}
+		if fd >= 0 {
+			fds = append(fds, fd)
+		}
+	}
+	send()
 	return ps
 }
 

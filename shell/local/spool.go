@@ -104,7 +104,7 @@ type spool struct {
 	per     [3]int64
 	err     error
 	holds   map[*hold]struct{}
-	open    bool // holds are ignored
+	open    bool // output does not wait for holds
 	onWrite func(total int64)
 }
 
@@ -335,9 +335,6 @@ func punch(f *os.File, from, to int64) error {
 }
 
 func (s *spool) heldLocked() (minAcked int64, ok bool) {
-	if s.open {
-		return 0, false
-	}
 	minAcked = math.MaxInt64
 	for h := range s.holds {
 		minAcked = min(minAcked, h.acked)
@@ -353,7 +350,7 @@ func (s *spool) waitRoom(blocked func(bool)) {
 	waited := false
 	for {
 		m, ok := s.heldLocked()
-		if !ok || s.total-m < window {
+		if !ok || s.open || s.total-m < window {
 			break
 		}
 		if !waited {
@@ -395,8 +392,7 @@ func (s *spool) drop(h *hold) int {
 }
 
 // ignoreHolds lets output pass without waiting for readers, for the end of a run
-// that is being stopped. What is not acknowledged is still not dropped by then, since
-// a pipe holds little.
+// that is being stopped. What is not acknowledged is not dropped all the same.
 func (s *spool) ignoreHolds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,7 @@ package local
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -195,11 +196,11 @@ func (r *Recoverable) discard(dir string) error {
 	return os.RemoveAll(to)
 }
 
-// GC removes what is no longer needed, as far as policy agrees: runs whose end the
-// store has, runs the store does not know after a while, ended runs and tombstones
-// past their retention, and, while the runs that stay use more than budget bytes (0:
-// no limit), none that is still needed. A live run always stays. When ctx ends it
-// stops early and says so.
+// GC removes what policy says is not needed: at once, runs whose end the store has;
+// after a while, or as soon as the runs that stay use more than budget bytes (0: no
+// limit), ended runs that the store does not know; and tombstones past their
+// retention. A live run and one that is needed always stay. When ctx ends it stops
+// early and says so.
 func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, budget int64) (GCReport, error) {
 	r.reap()
 	var rep GCReport
@@ -211,6 +212,8 @@ func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, 
 	var ids []shell.RunID
 	err := r.eachRun(ctx, func(id shell.RunID, _ string) { ids = append(ids, id) },
 		func(id shell.RunID, path string) { tombs = append(tombs, tomb{id, path}) })
+	// A caller with little time sees other runs each time.
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	for _, id := range ids {
 		if err != nil || ctx.Err() != nil {
 			break
