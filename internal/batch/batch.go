@@ -219,3 +219,10 @@ func (e *Executor) startLocked() {
 	}
 	e.active = e.group.Go("store committer", e.loop)
 }
+
+// Waiting returns how many updates are in the queue.
+func (e *Executor) Waiting() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.queue)
+}
