@@ -12,6 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +25,6 @@ import (
 	"github.com/outlive-dev/outlive/internal/lifecycle"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/shell/local"
-	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -71,11 +73,17 @@ type app struct {
 	quiet    bool
 	noInput  bool
 
-	url      string // as resolved
-	st       store.Store
+	path     string // of the store, once it is open
+	st       *sqlite.Store
 	rt       *outlive.Runtime
 	commands *command.Commands
 	group    *lifecycle.Group // helpers of a command; they end with its context or the process
+	leaving  bool             // the store failed: end like a process that was killed
+
+	interrupted atomic.Int32 // the signal that ended a command early
+
+	mu    sync.Mutex
+	pause func() (resume func()) // what a stop (Ctrl-Z) must let go first
 }
 
 func run(args []string, in, out, stderr *os.File) int {
@@ -97,6 +105,10 @@ func run(args []string, in, out, stderr *os.File) int {
 // report prints an error as one line, and a hint where there is something to do,
 // and returns the exit code.
 func (a *app) report(cmd *cobra.Command, err error) int {
+	if sig := syscall.Signal(a.interrupted.Load()); sig != 0 && err != nil {
+		fmt.Fprintf(a.err, "outlive: %s\n", sig)
+		return 128 + int(sig)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -111,12 +123,21 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if cmd != nil && cmd.HasParent() {
 		name += ": " + cmd.Name()
 	}
-	fmt.Fprintf(a.err, "%s: %s\n", name, oneLine(text.Error()))
+	line, hint := name+": "+oneLine(text.Error())+"\n", ""
 	if h := fault.Hint(text); h != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", h)
+		hint = "hint: " + oneLine(h) + "\n"
 	}
+	if cmd != nil && passesThrough(cmd.Name()) {
+		// Scripts tell outlive's own codes from the command's by the last line.
+		line, hint = hint, line
+	}
+	fmt.Fprint(a.err, line+hint)
 	return code
 }
+
+// passesThrough reports whether a command's exit code may be that of the command it
+// ran or waited for.
+func passesThrough(name string) bool { return name == "run" || name == "wait" }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
@@ -130,11 +151,19 @@ func exitCode(err error) int {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "outlive",
-		Short:         "Run commands and agents that outlive the call that started them",
+		Use:   "outlive",
+		Short: "Run commands that outlive the call that started them",
+		Long: "outlive runs a command as a task: it goes on when the terminal, the connection or\n" +
+			"this process goes, and any later process finds it, follows it, waits for it or ends it.\n" +
+			"Wherever an ID is wanted, a name does, and so do four characters of its beginning or end.",
+		Example: "  outlive run -- make test            watch it; Ctrl-C leaves it running\n" +
+			"  outlive run -d --name web -- ./web  start it in the background\n" +
+			"  outlive ps                          what runs\n" +
+			"  outlive logs -f web                 its output, from the start\n" +
+			"  outlive wait web                    its exit code",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          words(0, 0),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
@@ -142,9 +171,10 @@ func (a *app) root() *cobra.Command {
 	f.BoolVar(&a.json, "json", false, "print JSON for programs")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print no notes")
 	f.BoolVar(&a.noInput, "no-input", false, "never ask and never treat this as an attended terminal")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &coded{code: exitUsage, err: err} })
+	root.SetFlagErrorFunc(flagError)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	for _, add := range a.commandsOf() {
+		add.DisableFlagsInUseLine = true
 		root.AddCommand(add)
 	}
 	return root
@@ -162,9 +192,10 @@ func (a *app) open(ctx context.Context) error {
 	}
 	st, err := sqlite.Open(ctx, path, nil)
 	if err != nil {
-		return fmt.Errorf("open store %s: %w", path, err)
+		return err
 	}
-	a.st = st
+	a.st, a.path = st, path
+	a.heedStop()
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("OUTLIVE_LOG") == "debug" {
 		log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -195,7 +226,6 @@ func (a *app) storePath() (string, error) {
 		}
 		url = "sqlite:" + filepath.Join(dir, "outlive", "outlive.db")
 	}
-	a.url = url
 	scheme, rest, ok := strings.Cut(url, ":")
 	switch {
 	case !ok || strings.ContainsRune(scheme, '/'):
@@ -226,7 +256,7 @@ func (c *coded) withHint(h string) *coded {
 
 // close drains the runtime and closes the store: commands go on.
 func (a *app) close() error {
-	if a.rt == nil {
+	if a.rt == nil || a.leaving {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -243,6 +273,8 @@ func (a *app) close() error {
 func (a *app) attended() bool {
 	return !a.noInput && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(a.err.Fd()))
 }
+
+func (a *app) outIsTerminal() bool { return term.IsTerminal(int(a.out.Fd())) }
 
 // note prints a line for people on stderr.
 func (a *app) note(format string, args ...any) {

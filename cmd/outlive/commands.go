@@ -4,25 +4,30 @@
 package main
 
 import (
+	"context"
+	"os"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/task"
+	"github.com/outlive-dev/outlive/tool/command"
 )
 
 // commandsOf lists the command line's commands.
 func (a *app) commandsOf() []*cobra.Command {
 	return []*cobra.Command{
-		a.runCommand(), a.psCommand(), a.logsCommand(), a.eventsCommand(), a.waitCommand(), a.cancelCommand(),
-		a.publishCommand(), a.releaseCommand(), a.versionCommand(),
+		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
+		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
+		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.versionCommand(),
 	}
 }
 
 func (a *app) publishCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "publish ID", Short: "Let others see a task that a foreground caller still watches", Args: cobra.ExactArgs(1),
+		Use: "publish ID", Short: "Let others see a task that a foreground caller still watches", Args: words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.named(cmd.Context(), args[0])
 			if err != nil {
@@ -38,7 +43,7 @@ func (a *app) publishCommand() *cobra.Command {
 
 func (a *app) releaseCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "release ID", Short: "Let a suspended task go on", Args: cobra.ExactArgs(1),
+		Use: "release ID", Short: "Let a suspended task go on", Args: words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.named(cmd.Context(), args[0])
 			if err != nil {
@@ -52,6 +57,43 @@ func (a *app) releaseCommand() *cobra.Command {
 	}
 }
 
+func (a *app) retryCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "retry ID", Short: "Run a task that has ended again, as a new task",
+		Long: "Makes a new task with the same command, directory, labels and limits, starts it in the\n" +
+			"background with this process's environment, and prints its id.",
+		Args: words(1, 1), ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			old, err := a.named(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.retry(cmd.Context(), old)
+		},
+	}
+}
+
+func (a *app) retry(ctx context.Context, old task.Record) error {
+	id, loan := outlive.NewID("sh"), &command.Loan{}
+	spec, ok := specOf(&old)
+	if ok {
+		if spec.Environ {
+			loan.Environ = overlay(os.Environ(), nil)
+		}
+		spec.StdinOpen = false // nobody is there to feed it
+		a.commands.Lend(id, loan)
+	}
+	rec, err := a.rt.Retry(ctx, old.ID, "", func(s *outlive.Spec) {
+		if ok {
+			s.ID, s.Input, s.Here = id, spec.Payload(), true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return a.started(ctx, rec, loan)
+}
+
 // said prints what became of a task.
 func (a *app) said(r task.Record, word string) error {
 	if a.json {
@@ -62,7 +104,7 @@ func (a *app) said(r task.Record, word string) error {
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: words(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			version := "devel"
 			if bi, ok := debug.ReadBuildInfo(); ok && bi.Main.Version != "" && bi.Main.Version != "(devel)" {

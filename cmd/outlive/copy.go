@@ -8,7 +8,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
+	"time"
 
+	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/task"
@@ -20,22 +23,38 @@ var errCallerGone = errors.New("nobody reads the output any more")
 
 // copier prints a command's output from its spool, and feeds its standard input.
 //
-// Concurrency: one goroutine copies output, one input. lost is read after drain or
-// abandon, which wait for the first; the second ends with the process, since a read
-// of standard input cannot be interrupted.
+// Concurrency: one goroutine copies output, one input. What it found is read
+// after done is closed; the input's goroutine ends with the process, since a read of
+// standard input cannot be interrupted. mu guards what a stop (Ctrl-Z) changes.
 type copier struct {
-	app  *app
-	id   task.ID
-	gone context.CancelCauseFunc
-	lost int64
+	app      *app
+	id       task.ID
+	gone     context.CancelCauseFunc
+	terminal bool // nobody is promised that output waits while this process is stopped
+
+	loan  *command.Loan
+	lost  int64
+	next  int64       // what is printed
+	ended bool        // everything is printed
+	exit  *shell.Exit // how the command ended, by its own record; nil when it did not run
 
 	stop context.CancelFunc
 	done chan struct{}
+
+	mu     sync.Mutex
+	yield  context.CancelFunc // ends the present attachment
+	paused chan struct{}      // not nil while stopped: closed to go on
+	away   chan struct{}      // closed when the attachment is let go
 }
 
 func (c *copier) start(ctx context.Context, loan *command.Loan, stdin bool) {
 	ctx, c.stop = context.WithCancel(ctx)
-	c.done = make(chan struct{})
+	c.done, c.loan = make(chan struct{}), loan
+	if c.terminal && !stdin {
+		c.app.mu.Lock()
+		c.app.pause = c.pause
+		c.app.mu.Unlock()
+	}
 	c.app.group.Go("output", func(context.Context) {
 		defer close(c.done)
 		select {
@@ -47,23 +66,87 @@ func (c *copier) start(ctx context.Context, loan *command.Loan, stdin bool) {
 		if err != nil {
 			return
 		}
-		at, err := b.Attach(ctx, command.RunID(c.id), 0)
-		if err != nil {
-			return // it never started; the task says why
+		if c.ended = c.follow(ctx, b, stdin); !c.ended {
+			return
 		}
-		defer at.Close()
-		if stdin {
-			c.app.group.Go("stdin", func(context.Context) { c.feed(ctx, at) })
+		if x, err := b.Wait(ctx, command.RunID(c.id)); err == nil {
+			c.exit = &x
 		}
-		c.copy(ctx, at)
 	})
 }
 
-func (c *copier) copy(ctx context.Context, at shell.Attachment) {
+// unhook lets a stop know that there is nothing to let go any more.
+func (c *copier) unhook() {
+	c.app.mu.Lock()
+	defer c.app.mu.Unlock()
+	c.app.pause = nil
+}
+
+// follow copies until the end and reports whether it came to it. While the process
+// is stopped it holds nothing back.
+func (c *copier) follow(ctx context.Context, b shell.Recoverable, stdin bool) bool {
+	for {
+		at, err := b.Attach(ctx, command.RunID(c.id), c.next)
+		if err != nil {
+			return fault.Is(err, fault.NotFound) && ctx.Err() == nil // it never started; its record says why
+		}
+		one, yield := context.WithCancel(ctx)
+		c.mu.Lock()
+		c.yield = yield
+		paused := c.paused
+		c.mu.Unlock()
+		ended := false
+		if paused == nil {
+			if stdin {
+				c.app.group.Go("stdin", func(context.Context) { c.feed(ctx, at) })
+			}
+			ended = c.copy(one, at)
+		}
+		_ = at.Close()
+		yield()
+		c.mu.Lock()
+		paused, away := c.paused, c.away
+		c.mu.Unlock()
+		if ended || paused == nil || ctx.Err() != nil {
+			return ended
+		}
+		close(away)
+		select {
+		case <-paused:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// pause lets the output go on without this reader until resume is called.
+func (c *copier) pause() (resume func()) {
+	c.mu.Lock()
+	paused, away, yield := make(chan struct{}), make(chan struct{}), c.yield
+	c.paused, c.away = paused, away
+	c.mu.Unlock()
+	if yield != nil {
+		yield()
+		select {
+		case <-away:
+		case <-c.done:
+		case <-time.After(stopPatience): // the terminal takes nothing
+		}
+	}
+	return func() {
+		c.mu.Lock()
+		c.paused = nil
+		c.mu.Unlock()
+		close(paused)
+	}
+}
+
+// copy prints output and reports whether it came to the end.
+func (c *copier) copy(ctx context.Context, at shell.Attachment) bool {
 	for {
 		ch, err := at.Read(ctx, 0)
 		if err != nil {
-			return
+			return false
 		}
 		for _, o := range ch.Omitted {
 			c.lost += o.Len()
@@ -75,14 +158,15 @@ func (c *copier) copy(ctx context.Context, at shell.Attachment) {
 			}
 			if _, err := w.Write(f.Data); err != nil {
 				c.gone(errCallerGone)
-				return
+				return false
 			}
 		}
+		c.next = ch.Next
 		if err := at.Ack(ch.Next); err != nil && !ch.End {
-			return
+			return false
 		}
 		if ch.End {
-			return
+			return true
 		}
 	}
 }
@@ -104,8 +188,13 @@ func (c *copier) feed(ctx context.Context, at shell.Attachment) {
 	}
 }
 
-// drain waits until everything is printed.
+// drain waits until everything is printed of a task that has ended.
 func (c *copier) drain() {
+	select {
+	case <-c.loan.Ready:
+	default: // nobody started it here
+		c.stop()
+	}
 	<-c.done
 	c.stop()
 }
@@ -114,6 +203,19 @@ func (c *copier) drain() {
 func (c *copier) abandon() {
 	c.stop()
 	<-c.done
+}
+
+// recorded waits for the store to say what the command's own record says, and helps:
+// a run that was away too long has lost its task to whoever came.
+func (c *copier) recorded(ctx context.Context) error {
+	<-c.done
+	if !c.ended {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordWait)
+	defer cancel()
+	_, err := c.app.rt.Wait(ctx, c.id, outlive.Terminal)
+	return err
 }
 
 // dump prints what a spool holds from an offset, and follows it when asked to.

@@ -33,7 +33,7 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [-f] [--tail N] [--after OFFSET] ID",
 		Short: "Print a task's output as it was written",
-		Args:  cobra.ExactArgs(1),
+		Args:  words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if after < 0 || cmd.Flags().Changed("tail") && tail < 0 {
 				return usagef("--after and --tail want numbers from 0")
@@ -41,11 +41,12 @@ func (a *app) logsCommand() *cobra.Command {
 			if onlyOut && onlyErr {
 				return usagef("--stdout and --stderr: give one of them")
 			}
-			r, err := a.named(cmd.Context(), args[0])
+			ctx := a.interruptible(cmd.Context())
+			r, err := a.named(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return a.logs(cmd.Context(), r, after, tail, follow, a.sink(onlyOut, onlyErr))
+			return a.logs(ctx, r, after, tail, follow, a.sink(onlyOut, onlyErr))
 		},
 	}
 	fs := cmd.Flags()
@@ -149,7 +150,7 @@ func (a *app) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [-f] [--after CURSOR] ID",
 		Short: "Print a task's journal, one JSON object a line",
-		Args:  cobra.ExactArgs(1),
+		Args:  words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := outlive.EventsOptions{NoFollow: !follow}
 			if after != "" {
@@ -159,14 +160,15 @@ func (a *app) eventsCommand() *cobra.Command {
 				}
 				o.After = c
 			}
-			r, err := a.named(cmd.Context(), args[0])
+			ctx := a.interruptible(cmd.Context())
+			r, err := a.named(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			if follow {
-				a.group.Go("end", func(context.Context) { _, _ = a.rt.Wait(cmd.Context(), r.ID, outlive.Terminal) })
+				a.group.Go("end", func(context.Context) { _, _ = a.rt.Wait(ctx, r.ID, outlive.Terminal) })
 			}
-			for e, err := range a.rt.Events(cmd.Context(), r.ID, &o) {
+			for e, err := range a.rt.Events(ctx, r.ID, &o) {
 				if err != nil {
 					return err
 				}
@@ -216,11 +218,13 @@ func viewOf(e *journal.Entry) entryView {
 }
 
 func (a *app) printJSON(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	return a.print(a.out, "%s\n", b)
+	return a.print(a.out, "%s", b.Bytes())
 }
 
 func (a *app) waitCommand() *cobra.Command {
@@ -229,12 +233,12 @@ func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [--any] [--timeout D] ID...",
 		Short: "Wait for the end and exit with the command's code",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  words(1, -1), ValidArgsFunction: a.completeIDs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("timeout") && timeout <= 0 {
 				return usagef("--timeout %v: want a positive duration such as 90s", timeout)
 			}
-			return a.ownErrors(a.wait(cmd.Context(), args, anyOne, timeout))
+			return a.ownErrors(a.wait(a.interruptible(cmd.Context()), args, anyOne, timeout))
 		},
 	}
 	cmd.Flags().BoolVar(&anyOne, "any", false, "end with the first that ends")
@@ -307,9 +311,9 @@ func (a *app) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel [--reason R] [--no-wait] [--force] ID",
 		Short: "End a task and say how it ended",
-		Args:  cobra.ExactArgs(1),
+		Args:  words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.cancel(cmd.Context(), args[0], outlive.CancelOptions{Reason: reason, Force: force}, noWait)
+			return a.cancel(a.interruptible(cmd.Context()), args[0], outlive.CancelOptions{Reason: reason, Force: force}, noWait)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "kept with the task; the first one stays")
@@ -320,6 +324,11 @@ func (a *app) cancelCommand() *cobra.Command {
 
 func (a *app) cancel(ctx context.Context, word string, o outlive.CancelOptions, noWait bool) error {
 	r, err := a.named(ctx, word)
+	if fault.Is(err, fault.NotFound) {
+		if found, serr := a.cancelStray(ctx, word, o.Reason); found {
+			return serr
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/outlive-dev/outlive/shell"
@@ -25,3 +26,9 @@ func sameFile(a, b *os.File) bool {
 func isPipe(error) bool { return false }
 
 func (a *app) hintStdin() {}
+
+func (a *app) heedStop() {}
+
+func freeSpace(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }
+
+func diskUse(string) int64 { return 0 }

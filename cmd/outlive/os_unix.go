@@ -6,9 +6,14 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,13 +47,79 @@ func (a *app) hintStdin() {
 	if err != nil {
 		return
 	}
-	waiting := fi.Mode().IsRegular() && fi.Size() > 0
+	waiting := false
+	if fi.Mode().IsRegular() {
+		at, err := a.in.Seek(0, io.SeekCurrent)
+		waiting = err == nil && at < fi.Size()
+	}
 	if fi.Mode()&os.ModeNamedPipe != 0 {
 		fds := []unix.PollFd{{Fd: int32(a.in.Fd()), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
 		waiting = err == nil && n > 0 && fds[0].Revents&unix.POLLIN != 0
 	}
 	if waiting && !a.quiet {
-		a.note("standard input is not read\nhint: -i passes it to the command")
+		fmt.Fprintln(a.err, "hint: -i passes standard input to the command; now it is not read")
 	}
+}
+
+// heedStop makes Ctrl-Z stop only the watching: the store's write lock and the
+// command's output are let go before the process stops.
+func (a *app) heedStop() {
+	stop, cont := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTSTP)
+	a.group.Go("stop", func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-stop:
+			}
+			a.mu.Lock()
+			pause := a.pause
+			a.mu.Unlock()
+			resume := func() {}
+			if pause != nil {
+				resume = pause()
+			}
+			release := a.st.Hold()
+			signal.Notify(cont, syscall.SIGCONT)
+			signal.Reset(syscall.SIGTSTP)
+			_ = syscall.Kill(syscall.Getpid(), syscall.SIGTSTP)
+			select {
+			case <-cont:
+			case <-time.After(stopPatience): // nobody could continue it, so it was not stopped
+			}
+			signal.Stop(cont)
+			signal.Notify(stop, syscall.SIGTSTP)
+			release()
+			resume()
+		}
+	})
+}
+
+// stopPatience is how long the kernel may take to stop this process.
+const stopPatience = 200 * time.Millisecond
+
+// freeSpace returns the bytes that this user may still write below dir.
+func freeSpace(dir string) (free, total int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, err
+	}
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+}
+
+// diskUse is what the files of a directory take on the disk.
+func diskUse(dir string) (n int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Lstat(dir+"/"+e.Name(), &st) == nil {
+			n += st.Blocks * 512
+		}
+	}
+	return n
 }

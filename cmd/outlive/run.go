@@ -15,7 +15,6 @@ import (
 
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
-	"github.com/outlive-dev/outlive/foreground"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -69,8 +68,8 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// ownErrors gives run, attach and wait their code for errors of their own, so that
-// they cannot be taken for the command's.
+// ownErrors gives run and wait their code for errors of their own, so that they cannot
+// be taken for the command's.
 func (a *app) ownErrors(err error) error {
 	var c *coded
 	if err == nil || errors.As(err, &c) {
@@ -79,8 +78,6 @@ func (a *app) ownErrors(err error) error {
 	switch fault.KindOf(err) {
 	case fault.Invalid:
 		return &coded{code: exitUsage, err: err}
-	case fault.NotFound:
-		return &coded{code: exitNotFound, err: err}
 	case fault.Exists:
 		return &coded{code: exitConflict, err: err}
 	default:
@@ -104,10 +101,14 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	}
 	id := outlive.NewID("sh")
 	s := outlive.Spec{
-		ID: id, Executor: command.Key, Input: spec.Payload(), Name: f.name, Description: spec.String(),
+		ID: id, Executor: command.Key, Input: spec.Payload(), Name: f.name, Description: task.CutText(spec.String()),
 		Labels: labels, Queue: f.queue, Here: true, Parent: a.parent(ctx),
 	}
+	if !f.stdin {
+		a.hintStdin()
+	}
 	a.commands.Lend(id, loan)
+	defer a.tidy()
 	if f.detached {
 		return a.background(ctx, s, loan)
 	}
@@ -153,7 +154,7 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	if spec.Umask, err = umask(); err != nil {
 		return spec, nil, err
 	}
-	spec.Split = !f.detached && !sameFile(a.out, a.err)
+	spec.Split = !f.detached && !a.json && !sameFile(a.out, a.err)
 	env, err := pairs("env", f.env)
 	if err != nil {
 		return spec, nil, err
@@ -243,8 +244,14 @@ func (a *app) background(ctx context.Context, s outlive.Spec, loan *command.Loan
 	if err != nil {
 		return err
 	}
+	return a.started(ctx, rec, loan)
+}
+
+// started waits for the start of a task that this process submitted, and prints its
+// id.
+func (a *app) started(ctx context.Context, rec task.Record, loan *command.Loan) (err error) {
 	if rec.State == task.Pending {
-		a.note("%s waits for its queue: it needs a worker (outlive worker)", rec.ID)
+		a.note("%s does not start yet: it needs a worker (outlive why %s)", rec.ID, rec.ID)
 	} else {
 		<-loan.Ready
 		if rec, err = a.earlyEnd(ctx, rec.ID); err != nil {
@@ -281,50 +288,6 @@ func (a *app) earlyEnd(ctx context.Context, id task.ID) (task.Record, error) {
 		rec = done
 	}
 	return rec, nil
-}
-
-// foreground watches the command: its bytes come from the spool, the decision when
-// to leave it from the projection.
-func (a *app) foreground(ctx context.Context, s outlive.Spec, loan *command.Loan, f runFlags) error {
-	if !f.stdin {
-		a.hintStdin()
-	}
-	sig := a.listen()
-	defer sig.stop()
-	w, err := a.rt.Watch(ctx, s, foreground.Policy{DetachAfter: f.detachAfter})
-	if err != nil {
-		return err
-	}
-	caller, leave := context.WithCancelCause(ctx)
-	defer leave(nil)
-	c := &copier{app: a, id: w.Task().ID, gone: leave}
-	c.start(ctx, loan, f.stdin)
-	a.group.Go("signals", func(context.Context) { sig.serve(ctx, a, w, f.onSignal) })
-	out, err := w.Wait(caller)
-	if out.Detached || out.Task.State == "" {
-		c.abandon()
-	} else {
-		c.drain()
-	}
-	if err != nil {
-		return err
-	}
-	if a.json {
-		if err := a.printTask(out.Task); err != nil {
-			return err
-		}
-	}
-	if c.lost > 0 {
-		return &coded{code: exitOwn, err: fmt.Errorf("%d bytes of output were lost", c.lost)}
-	}
-	if out.Detached {
-		a.note("still running as %s\n  outlive logs -f %s   follow it\n  outlive wait %s      its exit code\n  outlive cancel %s    end it", out.Task.ID, out.Task.ID, out.Task.ID, out.Task.ID)
-		return &coded{code: exitRunning}
-	}
-	if code := sig.code(); code != 0 && out.Task.State == task.Canceled {
-		return &coded{code: code, err: fmt.Errorf("%s canceled", out.Task.ID)}
-	}
-	return a.verdict(out.Task, true)
 }
 
 // verdict is a finished task as an exit code. After a command's own code outlive

@@ -7,26 +7,53 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/task"
+	"github.com/outlive-dev/outlive/tool/command"
 )
 
 // mindChange is how long a first Ctrl-C waits for a second one.
 const mindChange = 2 * time.Second
 
+// interruptible returns a context that SIGINT and SIGTERM end, for commands that only
+// look: the process then ends with 128+n. A second signal ends it at once.
+func (a *app) interruptible(ctx context.Context) context.Context {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(ctx)
+	a.group.Go("interrupt", func(group context.Context) {
+		defer cancel()
+		select {
+		case sig := <-c:
+			if n, ok := sig.(syscall.Signal); ok {
+				a.interrupted.Store(int32(n))
+			}
+		case <-group.Done():
+		}
+		signal.Stop(c)
+	})
+	return ctx
+}
+
 // signals is what a foreground run does about signals.
+//
+// Concurrency: serve runs in one goroutine; exit and left are read by others.
 type signals struct {
 	c    chan os.Signal
 	end  chan struct{}
 	exit atomic.Int32
+	once sync.Once
+	left chan struct{} // closed when a signal sent the task to the background
 }
 
 func (a *app) listen() *signals {
-	s := &signals{c: make(chan os.Signal, 4), end: make(chan struct{})}
+	s := &signals{c: make(chan os.Signal, 4), end: make(chan struct{}), left: make(chan struct{})}
 	// SIGPIPE is taken so that a closed stdout is an error of the write.
 	signal.Notify(s.c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	return s
@@ -43,40 +70,60 @@ func (s *signals) code() int { return int(s.exit.Load()) }
 // serve acts on signals until stop.
 func (s *signals) serve(ctx context.Context, a *app, w *outlive.Watched, onSignal string) {
 	attended := a.attended()
-	id := w.Task().ID
+	rec := w.Task()
 	var second <-chan time.Time
 	for {
+		var sig os.Signal
 		select {
 		case <-s.end:
 			return
 		case <-second:
 			second = nil
-			w.Detach()
-		case sig := <-s.c:
-			switch {
-			case sig == syscall.SIGPIPE:
-			case onSignal == "detach":
-				w.Detach()
-			case sig == syscall.SIGHUP && onSignal == "":
-				w.Detach()
-			case sig == syscall.SIGINT && onSignal == "" && attended && second == nil:
-				a.note("detaching; Ctrl-C again within 2 s cancels")
-				second = time.After(mindChange)
-			case sig == syscall.SIGINT && attended:
-				second = nil
-				s.cancel(ctx, a, id, exitCanceled, "interrupted")
-			case sig == syscall.SIGINT:
-				s.cancel(ctx, a, id, 128+int(syscall.SIGINT), "interrupted")
-			default:
-				s.cancel(ctx, a, id, 128+int(syscall.SIGTERM), "terminated")
-			}
+			s.detach(w)
+			continue
+		case sig = <-s.c:
+		}
+		n, _ := sig.(syscall.Signal)
+		switch {
+		case n == syscall.SIGPIPE:
+		case onSignal == "detach":
+			s.detach(w)
+		case onSignal == "cancel":
+			s.cancel(ctx, a, &rec, 128+int(n), n.String())
+		case n == syscall.SIGHUP:
+			s.detach(w)
+		case n == syscall.SIGINT && attended && second == nil && s.code() == 0:
+			a.note("detaching; Ctrl-C again within 2 s cancels")
+			second = time.After(mindChange)
+		case n == syscall.SIGINT && attended:
+			second = nil
+			s.cancel(ctx, a, &rec, exitCanceled, "interrupted")
+		case n == syscall.SIGINT:
+			s.cancel(ctx, a, &rec, 128+int(n), "interrupted")
+		default:
+			s.cancel(ctx, a, &rec, 128+int(n), "terminated")
 		}
 	}
 }
 
-func (s *signals) cancel(ctx context.Context, a *app, id task.ID, code int, reason string) {
-	s.exit.Store(int32(code))
-	if _, err := a.rt.Cancel(ctx, id, &outlive.CancelOptions{Reason: reason}); err != nil {
+func (s *signals) detach(w *outlive.Watched) {
+	s.once.Do(func() { close(s.left) })
+	w.Detach()
+}
+
+// cancel asks the store, and the command's supervisor itself when the store fails.
+func (s *signals) cancel(ctx context.Context, a *app, rec *task.Record, code int, reason string) {
+	s.exit.CompareAndSwap(0, int32(code))
+	_, err := a.rt.Cancel(ctx, rec.ID, &outlive.CancelOptions{Reason: reason})
+	if err == nil {
+		return
+	}
+	b, berr := a.commands.Backend(rec)
+	if berr == nil {
+		fence := shell.Fence{Generation: rec.Generation, Attempt: rec.Attempt}
+		berr = b.Stop(ctx, command.RunID(rec.ID), fence, shell.StopRequest{Cause: shell.Canceled, Reason: reason})
+	}
+	if berr != nil {
 		a.note("cancel: %v", err)
 	}
 }

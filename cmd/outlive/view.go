@@ -15,12 +15,13 @@ import (
 	"github.com/outlive-dev/outlive/tool/command"
 )
 
-// taskView is a task as --json prints it. Its keys are protocol.
+// taskView is a task as --json prints it. Its keys are protocol: the first block is
+// always there.
 type taskView struct {
 	ID          task.ID           `json:"id"`
-	Name        string            `json:"name,omitempty"`
+	Name        string            `json:"name"`
 	State       task.State        `json:"state"`
-	Unverified  bool              `json:"unverified,omitempty"`
+	ExitCode    *int              `json:"exit_code"`
 	Owner       task.Owner        `json:"owner"`
 	Generation  int64             `json:"generation"`
 	Attempt     int64             `json:"attempt"`
@@ -28,28 +29,35 @@ type taskView struct {
 	Publication task.Publication  `json:"publication"`
 	Executor    string            `json:"executor"`
 	Description string            `json:"description"`
-	Session     task.SessionID    `json:"session,omitempty"`
-	Parent      task.ID           `json:"parent,omitempty"`
-	RetryOf     task.ID           `json:"retry_of,omitempty"`
+	Session     task.SessionID    `json:"session"`
+	Parent      task.ID           `json:"parent"`
 	CreatedAt   time.Time         `json:"created_at"`
-	StartedAt   time.Time         `json:"started_at,omitzero"`
-	DoneAt      time.Time         `json:"done_at,omitzero"`
-	Result      json.RawMessage   `json:"result,omitempty"`
-	Failure     *failureView      `json:"failure,omitempty"`
-	ExitCode    *int              `json:"exit_code,omitempty"`
-	Tickets     []task.TicketID   `json:"tickets,omitempty"`
-	CancelAt    time.Time         `json:"cancel_requested_at,omitzero"`
-	CancelWhy   string            `json:"cancel_reason,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Unattended  bool              `json:"unattended,omitempty"`
-	Worker      task.WorkerID     `json:"worker,omitempty"`
-	Dir         string            `json:"dir,omitempty"`
-	Output      *outputView       `json:"output,omitempty"`
+	StartedAt   *time.Time        `json:"started_at"`
+	DoneAt      *time.Time        `json:"done_at"`
+	Result      json.RawMessage   `json:"result"`
+	Failure     *failureView      `json:"failure"`
+	Tickets     []task.TicketID   `json:"tickets"`
+	CancelAt    *time.Time        `json:"cancel_requested_at"`
+	CancelWhy   string            `json:"cancel_reason"`
+	Labels      map[string]string `json:"labels"`
+
+	Unverified bool          `json:"unverified,omitempty"`
+	Unattended bool          `json:"unattended,omitempty"`
+	RetryOf    task.ID       `json:"retry_of,omitempty"`
+	Worker     task.WorkerID `json:"worker,omitempty"`
+	Host       string        `json:"host,omitempty"`
+	Dir        string        `json:"dir,omitempty"`
+	Queue      string        `json:"queue,omitempty"`
+	DueAt      *time.Time    `json:"due_at,omitempty"`
+	Deadline   *time.Time    `json:"deadline,omitempty"`
+	Failures   int           `json:"failures,omitempty"`
+	Needs      string        `json:"needs,omitempty"`
+	Output     *outputView   `json:"output,omitempty"`
 }
 
 type failureView struct {
 	Code    string       `json:"code"`
-	Message string       `json:"message,omitempty"`
+	Message string       `json:"message"`
 	Outcome task.Outcome `json:"outcome"`
 }
 
@@ -62,8 +70,15 @@ func viewTask(r *task.Record) taskView {
 	v := taskView{
 		ID: r.ID, Name: r.Name, State: r.State, Owner: r.Owner, Generation: r.Generation, Attempt: r.Attempt, Version: r.Version,
 		Publication: r.Publication, Executor: r.Executor, Description: r.Description, Session: r.Session, Parent: r.Parent, RetryOf: r.RetryOf,
-		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, DoneAt: r.DoneAt, Tickets: r.Tickets, CancelAt: r.CancelRequestedAt, CancelWhy: r.CancelReason,
-		Labels: r.Labels, Unattended: r.Unattended(), Worker: r.Lease.Worker,
+		CreatedAt: r.CreatedAt, StartedAt: stamp(r.StartedAt), DoneAt: stamp(r.DoneAt), Tickets: r.Tickets, CancelAt: stamp(r.CancelRequestedAt),
+		CancelWhy: r.CancelReason, Labels: r.Labels, Unattended: r.Unattended(), Worker: r.Lease.Worker, Host: r.Place.Host, Queue: r.Queue,
+		DueAt: stamp(r.DueAt), Deadline: stamp(r.Deadline), Failures: r.Failures,
+	}
+	if v.Tickets == nil {
+		v.Tickets = []task.TicketID{}
+	}
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
 	}
 	if r.Result != nil && json.Valid(r.Result.Data) {
 		v.Result = r.Result.Data
@@ -79,6 +94,14 @@ func viewTask(r *task.Record) taskView {
 		v.Dir = s.Dir
 	}
 	return v
+}
+
+// stamp is a time as --json prints it: null when there is none.
+func stamp(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }
 
 func specOf(r *task.Record) (command.Spec, bool) {
