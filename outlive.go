@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/dispatch"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
 	"github.com/outlive-dev/outlive/internal/record"
@@ -60,6 +61,8 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	started bool
+	stopped bool
+	failed  error // of Start
 }
 
 // New returns a Runtime over the store. It starts nothing and does not own the
@@ -92,7 +95,7 @@ func (rt *Runtime) Register(ex work.Executor) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	switch {
-	case rt.started:
+	case rt.started || rt.stopped:
 		panic("outlive: Register after Start: " + ex.Key)
 	case rt.reg[ex.Key] != nil:
 		panic("outlive: executor registered twice: " + ex.Key)
@@ -109,18 +112,23 @@ func (rt *Runtime) Register(ex work.Executor) {
 }
 
 // Start starts the runtime; a runtime that is not passive registers as a worker and
-// claims pending tasks. It may be repeated. Canceling ctx does not stop it: Stop
-// does.
+// claims pending tasks. It may be repeated and gives the same answer again; after
+// Stop it is kind Closed. Canceling ctx does not stop the runtime: Stop does, also
+// after a Start that failed.
 func (rt *Runtime) Start(ctx context.Context) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.started {
-		return nil
+	switch {
+	case rt.stopped:
+		return fault.New(fault.Closed, "start: the runtime has stopped")
+	case rt.started:
+		return rt.failed
 	}
 	rt.started = true
 	rt.loop = lifecycle.New(context.WithoutCancel(ctx))
 	rt.loop.Go("doorbell", rt.hub.Run)
-	return rt.d.Start(ctx)
+	rt.failed = rt.d.Start(ctx)
+	return rt.failed
 }
 
 // Stop drains and stops: attempts that drain yield or leave, others may finish until
@@ -129,10 +137,10 @@ func (rt *Runtime) Start(ctx context.Context) error {
 // still runs. It may be repeated.
 func (rt *Runtime) Stop(ctx context.Context) error {
 	rt.mu.Lock()
-	started, loop := rt.started, rt.loop
-	rt.started = true
+	loop := rt.loop
+	rt.stopped = true
 	rt.mu.Unlock()
-	if !started || loop == nil {
+	if loop == nil {
 		return nil
 	}
 	err := rt.d.Stop(ctx)

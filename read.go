@@ -91,7 +91,8 @@ func (rt *Runtime) Events(ctx context.Context, id task.ID, o *EventsOptions) ite
 			yield(journal.Entry{}, err)
 			return
 		}
-		q := record.Query{After: o.After, Task: string(id), Follow: !o.NoFollow}
+		// What has ended has its last entry already: there is nothing to follow.
+		q := record.Query{After: o.After, Task: string(id), Follow: !o.NoFollow && !r.State.Terminal()}
 		for e, err := range rt.hub.Read(ctx, journal.StreamID(r.Stream()), q) {
 			if !yield(e, err) {
 				return
@@ -111,8 +112,8 @@ const (
 )
 
 // Wait waits until the task has ended (or is at a boundary) and returns its record.
-// A task that nobody runs, but that this runtime can follow, is adopted meanwhile;
-// nothing is started by it.
+// A task that nobody runs, but that this runtime can follow, is adopted meanwhile,
+// and one whose worker is proved dead is taken from it; nothing is started by it.
 func (rt *Runtime) Wait(ctx context.Context, id task.ID, until Until) (task.Record, error) {
 	w := rt.hub.WatchTask(string(id))
 	defer w.Close()
@@ -126,6 +127,10 @@ func (rt *Runtime) wait(ctx context.Context, w *record.Watch, id task.ID, until 
 	defer t.Stop()
 	adopt, rang := true, fresh
 	for {
+		if fresh {
+			w.Recall()
+			fresh = false
+		}
 		if r := w.Settled(); r != nil {
 			return r.Clone(), nil
 		}
@@ -142,7 +147,7 @@ func (rt *Runtime) wait(ctx context.Context, w *record.Watch, id task.ID, until 
 		if r.State.Terminal() || until == Boundary && r.State.Boundary() {
 			return r, nil
 		}
-		if adopt && r.Recoverable && !rt.d.Runs(id) {
+		if adopt && (r.State == task.Running || r.StopOnly()) && !rt.d.Runs(id) {
 			if _, err := rt.d.Adopt(ctx, id); err != nil && ctx.Err() == nil {
 				return r, err
 			}

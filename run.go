@@ -41,8 +41,9 @@ func (rt *Runtime) Run(ctx context.Context, s Spec, p foreground.Policy) (Outcom
 // Watched is a foreground call under way: Run in two steps, for a caller that wants
 // the task's id first, or wants to detach by hand.
 type Watched struct {
-	p   *project.Projection
-	rec task.Record
+	p       *project.Projection
+	rec     task.Record
+	unclaim func()
 }
 
 // Watch creates the task of a foreground call. Wait must follow.
@@ -56,7 +57,10 @@ func (rt *Runtime) Watch(ctx context.Context, s Spec, p foreground.Policy) (*Wat
 		return nil, err
 	}
 	port := projectPort{rt: rt, observer: s.observer}
-	return &Watched{p: project.New(port, out.Record.ID, p, min(rt.poll, 2*time.Second)), rec: out.Record}, nil
+	return &Watched{
+		p: project.New(port, out.Record.ID, p, min(rt.poll, 2*time.Second)), rec: out.Record,
+		unclaim: func() { rt.d.Unclaim(s.observer) },
+	}, nil
 }
 
 // Task returns the record as it was created.
@@ -68,6 +72,7 @@ func (w *Watched) Detach() { w.p.Detach() }
 
 // Wait performs the call. It is called once.
 func (w *Watched) Wait(ctx context.Context) (Outcome, error) {
+	defer w.unclaim() // what was not taken is revealed
 	out, err := w.p.Run(ctx)
 	return Outcome{Task: out.Record, Detached: out.Detached}, err
 }
@@ -78,7 +83,15 @@ type projectPort struct {
 	observer string
 }
 
+// Get also follows a task that nobody follows, as Wait does.
 func (p projectPort) Get(ctx context.Context, id task.ID) (task.Record, error) {
+	r, err := p.rt.Get(ctx, id)
+	if err != nil || r.State != task.Running || p.rt.d.Runs(id) {
+		return r, err
+	}
+	if _, err := p.rt.d.Adopt(ctx, id); err != nil {
+		return r, nil //nolint:nilerr // asked again with the next look
+	}
 	return p.rt.Get(ctx, id)
 }
 

@@ -58,7 +58,13 @@ func Create(tx store.Tx, c task.Create) (Outcome, error) {
 		}
 	}
 	if p := c.Record.Parent; p != "" {
-		if parent, ok := tx.Task(p); ok {
+		parent, ok := tx.Task(p)
+		if c.Record.Owner == task.OwnerParent && fenced {
+			if err := proved(tx, c.Record.Hold, parent, ok); err != nil {
+				return Outcome{}, fmt.Errorf("create task under %s: %w", p, err)
+			}
+		}
+		if ok {
 			if err := inherit(&c.Record, parent); err != nil {
 				return Outcome{}, err
 			}
@@ -77,6 +83,27 @@ func CreateKeys(r *task.Record) []store.Key {
 		keys = append(keys, store.TaskKey(r.Parent), store.StreamKey(journal.StreamID(r.Parent)))
 	}
 	return keys
+}
+
+// proved wants the hold of a parent-owned child to be that of the attempt which
+// drives the parent now, under a live lease (I-11): an attempt that was replaced, or
+// has handed the parent off, creates nothing below it.
+func proved(tx store.Tx, h task.Hold, parent task.Record, ok bool) error {
+	k := store.WorkerKey(h.Lease.Worker)
+	if h.Lease.IsZero() || !ok {
+		return ErrFenced
+	}
+	if !tx.Declared(k) {
+		return store.More(k)
+	}
+	drives := parent.State == task.Running && parent.Attempt == h.Attempt && parent.Lease == h.Lease
+	if parent.Owner == task.OwnerParent {
+		drives = parent.State == task.Running && parent.Hold.Attempt == h.Attempt && parent.Hold.Lease == h.Lease
+	}
+	if !drives {
+		return ErrFenced
+	}
+	return Live(tx, h.Lease)
 }
 
 // inherit fills what a child takes from its parent.

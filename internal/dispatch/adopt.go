@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
@@ -38,6 +39,9 @@ func (d *Dispatcher) Adopt(ctx context.Context, id task.ID) (bool, error) {
 		return false, nil
 	}
 	lease, err := d.ensure(ctx)
+	if errors.Is(err, errStopping) {
+		return false, nil // another one will
+	}
 	if err != nil {
 		return false, err
 	}
@@ -54,6 +58,9 @@ func (d *Dispatcher) Adopt(ctx context.Context, id task.ID) (bool, error) {
 		got = out.Record
 		return err
 	})
+	if fault.Is(err, fault.UnknownOutcome) {
+		got, err = d.readBack(ctx, id, rec.Attempt+1, lease)
+	}
 	switch {
 	case err == nil:
 		return d.begin(got) != nil, nil
@@ -145,6 +152,7 @@ func (d *Dispatcher) Reconcile(ctx context.Context, recs []task.Record) (unverif
 
 // adoptAll takes over every unattended task that this worker can follow.
 func (d *Dispatcher) adoptAll(ctx context.Context) error {
+	var errs []error
 	for after := task.ID(""); ; {
 		var recs []task.Record
 		if err := d.st.View(ctx, func(v store.View) (err error) {
@@ -155,14 +163,14 @@ func (d *Dispatcher) adoptAll(ctx context.Context) error {
 		}
 		for i := range recs {
 			if d.free() <= 0 {
-				return nil
+				return errors.Join(errs...)
 			}
 			if _, err := d.Adopt(ctx, recs[i].ID); err != nil {
-				return err
+				errs = append(errs, err) // one that cannot be had holds up no other
 			}
 		}
-		if len(recs) < store.DefaultPage {
-			return nil
+		if len(recs) < store.DefaultPage || ctx.Err() != nil {
+			return errors.Join(errs...)
 		}
 		after = recs[len(recs)-1].ID
 	}

@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -27,38 +28,49 @@ const (
 
 // attempt is one attempt that runs here. It implements work.Port.
 //
-// Concurrency: rec, fence, ex and the channels are fixed; mu guards the rest.
+// Concurrency: rec, fence, ex, before and the channels are fixed; mu guards the rest.
 type attempt struct {
 	d        *Dispatcher
 	rec      task.Record
 	fence    task.Fence
 	ex       *work.Executor
 	cancel   context.CancelCauseFunc
-	ctx      context.Context //nolint:containedctx // the attempt's own, it lives as long
+	ctx      context.Context //nolint:containedctx // the executor's, it lives as long
+	revoke   context.CancelCauseFunc
+	life     context.Context //nolint:containedctx // ends when the attempt owns nothing any more, whatever ended ctx before
 	detached chan struct{}
 	done     chan struct{}
+	before   *attempt // of the same task, over but still winding up here
 
 	mu         sync.Mutex
 	isDetached bool
+	started    bool // the start is committed, by this attempt
 	flushBegan time.Time
 	flushed    int
 }
 
-// begin runs an attempt that the store says is ours. It returns nil when the
-// dispatcher has stopped.
+// begin runs an attempt that the store says is ours, once however often it is told
+// so. It returns nil when the dispatcher has stopped.
 func (d *Dispatcher) begin(rec task.Record) *attempt {
-	ctx, cancel := context.WithCancelCause(context.Background()) //nolint:forbidigo // ends with the attempt: cancel is called with a cause in every case
+	life, revoke := context.WithCancelCause(context.Background()) //nolint:forbidigo // ends with the attempt: revoke is called in every case
+	ctx, cancel := context.WithCancelCause(life)
 	a := &attempt{
 		d: d, rec: rec, fence: task.Fence{Attempt: rec.Attempt, Lease: rec.Lease}, ex: d.reg[rec.Executor],
-		ctx: ctx, cancel: cancel, detached: make(chan struct{}), done: make(chan struct{}),
+		ctx: ctx, cancel: cancel, life: life, revoke: revoke, detached: make(chan struct{}), done: make(chan struct{}),
 	}
 	if rec.Publication != task.Deferred {
 		a.detach()
 	}
 	d.mu.Lock()
 	if old := d.attempts[rec.ID]; old != nil {
+		if old.fence == a.fence {
+			d.mu.Unlock()
+			revoke(context.Canceled)
+			return old
+		}
 		// The row says that the old attempt is over.
-		old.cancel(work.ErrFenced)
+		old.revoke(work.ErrFenced)
+		a.before = old
 	}
 	d.attempts[rec.ID] = a
 	drain := d.draining && (a.ex.Drains || a.ex.Recoverable)
@@ -73,6 +85,9 @@ func (d *Dispatcher) begin(rec task.Record) *attempt {
 	return a
 }
 
+// over reports whether the attempt owns nothing any more: it is to write nothing.
+func (a *attempt) over() bool { return a.life.Err() != nil }
+
 // leave takes the attempt off the books.
 func (a *attempt) leave() {
 	a.d.mu.Lock()
@@ -80,27 +95,75 @@ func (a *attempt) leave() {
 		delete(a.d.attempts, a.rec.ID)
 	}
 	a.d.mu.Unlock()
-	a.cancel(context.Canceled)
+	a.revoke(context.Canceled)
 	close(a.done)
 	ring(a.d.pending)
 }
 
 func (a *attempt) serve() {
 	defer a.leave()
-	run := a.ex.Run
-	if a.rec.StopOnly() {
-		run = a.ex.Stop
+	a.awaitBefore()
+	if !a.rec.StopOnly() {
+		a.finish(a.guard(a.ctx, a.ex.Run))
+		return
 	}
-	res := work.Stopped()
-	if run != nil {
-		res = a.guard(run)
+	if res, ok := a.stop(); ok {
+		a.finish(res)
 	}
-	a.finish(res)
+}
+
+// awaitBefore lets the attempt before, which is over, come to its end: one task's
+// code does not run twice at once in one process if it heeds its context. What does
+// not is left alone after a lease, as it would be by any other worker.
+func (a *attempt) awaitBefore() {
+	if a.before == nil {
+		return
+	}
+	t := time.NewTimer(a.d.o.Lease)
+	defer t.Stop()
+	select {
+	case <-a.before.done:
+	case <-a.ctx.Done():
+	case <-t.C:
+	}
+	a.before = nil
+}
+
+// Bounds of the pause between two runs of a stop hook that fails.
+const (
+	hookPause    = 100 * time.Millisecond
+	maxHookPause = time.Minute
+)
+
+// stop runs the stop hook until it has stopped what lives outside: a hook that fails
+// and may be tried again is run again. ok is false when the attempt ended before;
+// whoever comes next goes on with it.
+func (a *attempt) stop() (res work.Result, ok bool) {
+	if a.ex.Stop == nil {
+		return work.Stopped(), true
+	}
+	for pause := hookPause; ; pause = min(2*pause, maxHookPause) {
+		res = a.guard(a.life, a.ex.Stop) // not ctx: that has ended by the very cancel
+		if res.End != work.EndFail || !res.Retryable {
+			return res, true
+		}
+		a.d.o.Log.Warn("stop hook failed", "task", a.rec.ID, "attempt", a.rec.Attempt, "code", res.Failure.Code, "message", res.Failure.Message)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-a.life.Done():
+			t.Stop()
+			return res, false
+		case <-a.d.quit:
+			t.Stop()
+			return res, false
+		}
+	}
 }
 
 // guard runs the executor and turns a panic into a failed attempt whose stack is in
 // the journal, not in the result.
-func (a *attempt) guard(run func(context.Context, *work.Attempt) work.Result) (res work.Result) {
+func (a *attempt) guard(ctx context.Context, run func(context.Context, *work.Attempt) work.Result) (res work.Result) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -113,7 +176,7 @@ func (a *attempt) guard(run func(context.Context, *work.Attempt) work.Result) (r
 		}
 		res = work.Retry(task.CodePanic, "the executor panicked; its stack is in the journal")
 	}()
-	return run(a.ctx, work.NewAttempt(a.rec, a.detached, a))
+	return run(ctx, work.NewAttempt(a.rec, a.detached, a))
 }
 
 func cut(b []byte, n int) []byte { return b[:min(len(b), n)] }
@@ -171,7 +234,7 @@ func (a *attempt) heed(err error) {
 	switch fault.KindOf(err) {
 	case fault.Fenced, fault.Finished, fault.NotFound:
 		if err != nil {
-			a.cancel(work.ErrFenced)
+			a.revoke(work.ErrFenced)
 		}
 	case fault.CancelRequested:
 		a.d.look(a.ctx, a.rec.ID)
@@ -182,7 +245,19 @@ func (a *attempt) heed(err error) {
 // CommitStart implements work.Port.
 func (a *attempt) CommitStart(ctx context.Context, b work.Begin) error {
 	_, err := a.step(ctx, task.CommitStart{Fence: a.fence, Checkpoint: b.Checkpoint, Place: b.Place, Outside: b.Outside})
+	if err == nil || errors.Is(err, task.ErrStarted) {
+		a.mu.Lock()
+		a.started = true
+		a.mu.Unlock()
+	}
 	return err
+}
+
+// committed reports whether the start of what lives outside is committed.
+func (a *attempt) committed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.started || a.rec.StartCommitted
 }
 
 // Checkpoint implements work.Port.

@@ -5,6 +5,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -61,17 +62,37 @@ func (d *Dispatcher) free() int {
 }
 
 // claim starts up to n due tasks in one transaction. With none it returns how long
-// until the next one is due.
+// until the next one is due. When limits hold back the first in line it looks further
+// down, so that a full queue does not stand in the way of the others.
 func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int, time.Duration, error) {
 	lease, err := d.ensure(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	next := d.o.Poll
-	var due []task.Record
-	if err := d.st.View(ctx, func(v store.View) (err error) {
+	for page := min(n, store.DefaultPage); ; page = store.MaxPage {
+		due, next, err := d.due(ctx, executors, page)
+		if err != nil || len(due) == 0 {
+			return 0, next, err
+		}
+		got, err := d.take(ctx, thin(due, n), n, lease)
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, r := range got {
+			d.begin(r)
+		}
+		if len(got) > 0 || len(due) < page || page == store.MaxPage {
+			return len(got), next, nil
+		}
+	}
+}
+
+// due lists what may be claimed, best first, or how long until something may.
+func (d *Dispatcher) due(ctx context.Context, executors []string, limit int) (due []task.Record, next time.Duration, err error) {
+	next = d.o.Poll
+	err = d.st.View(ctx, func(v store.View) (err error) {
 		now := v.Now()
-		due, err = v.Pending(store.PendingQuery{Now: now, Executors: executors, Limit: min(n, store.DefaultPage), Aging: d.o.Aging})
+		due, err = v.Pending(store.PendingQuery{Now: now, Executors: executors, Limit: limit, Aging: d.o.Aging})
 		if err != nil || len(due) > 0 {
 			return err
 		}
@@ -80,20 +101,46 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 			next = at.Sub(now)
 		}
 		return err
-	}); err != nil || len(due) == 0 {
-		return 0, next, err
+	})
+	return due, next, err
+}
+
+// thin leaves out what cannot be started beside the others: more than n of a queue,
+// more than one of a concurrency key.
+func thin(due []task.Record, n int) []task.Record {
+	if len(due) <= n {
+		return due
 	}
+	queues, keys := map[string]int{}, map[string]int{}
+	kept := due[:0:0]
+	for i := range due {
+		r := &due[i]
+		if !r.StopOnly() && (r.Queue != "" && queues[r.Queue] >= n || r.ConcurrencyKey != "" && keys[r.ConcurrencyKey] >= 1) {
+			continue
+		}
+		queues[r.Queue]++
+		keys[r.ConcurrencyKey]++
+		kept = append(kept, *r)
+	}
+	return kept
+}
+
+// take starts at most n of the due tasks under the lease.
+func (d *Dispatcher) take(ctx context.Context, due []task.Record, n int, lease task.Lease) ([]task.Record, error) {
 	keys := []store.Key{store.WorkerKey(lease.Worker)}
 	for i := range due {
 		keys = append(keys, startKeys(&due[i])...)
 	}
 	var got []task.Record
-	err = d.st.Update(ctx, keys, func(tx store.Tx) error {
+	err := d.st.Update(ctx, keys, func(tx store.Tx) error {
 		got = got[:0]
 		if err := apply.Live(tx, lease); err != nil {
 			return err
 		}
 		for i := range due {
+			if len(got) == n {
+				break
+			}
 			r, err := d.startHere(tx, due[i].ID, lease)
 			if _, more := store.AsMore(err); more {
 				return err
@@ -106,37 +153,39 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 	})
 	switch {
 	case fault.Is(err, fault.UnknownOutcome):
-		got, err = d.readBack(ctx, lease)
+		got = got[:0]
+		for i := range due {
+			switch r, err := d.readBack(ctx, due[i].ID, due[i].Attempt+1, lease); {
+			case err == nil:
+				got = append(got, r)
+			case !errors.Is(err, errNotTaken):
+				return got, err // the audit finds the others
+			}
+		}
+		return got, nil
 	case fault.Is(err, fault.Fenced):
 		d.lapse(lease)
 	}
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, r := range got {
-		d.begin(r)
-	}
-	return len(got), next, nil
+	return got, err
 }
 
-// readBack finds what a claim of unknown outcome has started: rows under our lease
-// that no attempt here knows.
-func (d *Dispatcher) readBack(ctx context.Context, lease task.Lease) ([]task.Record, error) {
-	var held, ours []task.Record
+// errNotTaken says that a start of unknown outcome did not happen.
+var errNotTaken = fault.New(fault.Conflict, "start task: it was not started")
+
+// readBack finds out whether a start of unknown outcome has happened: nothing else
+// makes that attempt under that lease.
+func (d *Dispatcher) readBack(ctx context.Context, id task.ID, attempt int64, lease task.Lease) (r task.Record, err error) {
+	found := false
 	if err := d.st.View(ctx, func(v store.View) (err error) {
-		held, err = v.Held(lease, "", store.MaxPage)
+		r, found, err = v.Task(id)
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("read back a claim: %w", err)
+		return task.Record{}, fmt.Errorf("read back task %s: %w", id, err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, r := range held {
-		if d.attempts[r.ID] == nil {
-			ours = append(ours, r)
-		}
+	if !found || r.State != task.Running || r.Attempt != attempt || r.Lease != lease {
+		return r, errNotTaken
 	}
-	return ours, nil
+	return r, nil
 }
 
 // startKeys are the keys that starting r needs.
@@ -211,6 +260,11 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (Launched, error) {
 	if l.Invocation != nil {
 		keys = append(keys, store.InvocationKey(l.Invocation.Key))
 	}
+	if l.Observer != "" {
+		d.mu.Lock()
+		d.claims[l.Observer] = struct{}{}
+		d.mu.Unlock()
+	}
 	var out Launched
 	err := d.st.Update(ctx, keys, func(tx store.Tx) error {
 		out = Launched{}
@@ -244,12 +298,33 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (Launched, error) {
 		}
 		return err
 	})
+	if fault.Is(err, fault.UnknownOutcome) {
+		out, err = d.readLaunch(ctx, &l, lease, err)
+	}
 	if err != nil {
+		d.Unclaim(l.Observer)
 		return Launched{}, fmt.Errorf("create task: %w", err)
 	}
 	if out.Started {
 		d.begin(out.Record)
 	}
+	return out, nil
+}
+
+// readLaunch finds out what became of a creation of unknown outcome. Ids are not
+// guessed: a task of this one was made by it. If it cannot be told, unknown is the
+// answer.
+func (d *Dispatcher) readLaunch(ctx context.Context, l *Launch, lease task.Lease, unknown error) (out Launched, err error) {
+	found := false
+	rec := &l.Create.Record
+	if err := d.st.View(ctx, func(v store.View) (err error) {
+		out.Record, found, err = v.Task(rec.ID)
+		return err
+	}); err != nil || !found {
+		return Launched{}, unknown
+	}
+	r := &out.Record
+	out.Started = l.Here && r.State == task.Running && r.Attempt == 1 && r.Lease == lease
 	return out, nil
 }
 

@@ -33,8 +33,10 @@ func (d *Dispatcher) controlLoop(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
+			case <-d.told:
 			case <-pause.C:
 			}
+		case <-d.told:
 		case <-tick.C:
 			all = true
 		}
@@ -73,7 +75,7 @@ func (d *Dispatcher) look(ctx context.Context, id task.ID) {
 	}
 	var r task.Record
 	found := false
-	if err := d.st.View(context.WithoutCancel(ctx), func(v store.View) (err error) {
+	if err := d.st.View(ctx, func(v store.View) (err error) {
 		r, found, err = v.Task(id)
 		return err
 	}); err != nil {
@@ -81,7 +83,8 @@ func (d *Dispatcher) look(ctx context.Context, id task.ID) {
 	}
 	switch {
 	case !found || r.State != task.Running || r.Attempt != a.fence.Attempt || r.Lease != a.fence.Lease:
-		a.cancel(work.ErrFenced)
+		a.revoke(work.ErrFenced)
+	case a.rec.StopOnly(): // that is what it is there for
 	case !r.CancelRequestedAt.IsZero() && r.CancelCode == task.CodeDeadline:
 		a.cancel(work.ErrDeadline)
 	case !r.CancelRequestedAt.IsZero():

@@ -96,8 +96,10 @@ type Dispatcher struct {
 
 	pending  chan struct{} // doorbell of the claim loop, cap 1
 	control  chan struct{} // doorbell of the control loop, cap 1
+	told     chan struct{} // doorbell of the control loop that will not wait, cap 1
 	renewed  chan struct{} // tells the guard that until moved, cap 1
 	register chan struct{} // lock of capacity one: who holds it may register
+	quit     chan struct{} // closed when the drain's patience is over
 
 	mu       sync.Mutex
 	attempts map[task.ID]*attempt
@@ -107,8 +109,11 @@ type Dispatcher struct {
 	epoch    int64
 	lock     *alive.Lock
 	looks    map[task.ID]struct{}
-	missing  map[task.ID]int // rows held without an attempt, by renewals seen
+	missing  map[held]int // rows held without an attempt, by renewals seen
+	claims   map[string]struct{}
+	loose    map[string]int // claims held that nobody here stands for, by renewals seen
 	draining bool
+	gaveUp   bool
 	started  bool
 }
 
@@ -116,12 +121,19 @@ type Dispatcher struct {
 func New(st store.Store, hub *record.Hub, reg Registry, o Options) *Dispatcher {
 	d := &Dispatcher{
 		st: st, hub: hub, reg: reg, o: o.withDefaults(), host: alive.Here(),
-		pending: make(chan struct{}, 1), control: make(chan struct{}, 1),
-		renewed: make(chan struct{}, 1), register: make(chan struct{}, 1),
-		attempts: map[task.ID]*attempt{}, looks: map[task.ID]struct{}{}, missing: map[task.ID]int{},
+		pending: make(chan struct{}, 1), control: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		renewed: make(chan struct{}, 1), register: make(chan struct{}, 1), quit: make(chan struct{}),
+		attempts: map[task.ID]*attempt{}, looks: map[task.ID]struct{}{}, missing: map[held]int{},
+		claims: map[string]struct{}{}, loose: map[string]int{},
 	}
 	hub.Listen(d.hint)
 	return d
+}
+
+// held is one attempt that the store says is held here.
+type held struct {
+	id      task.ID
+	attempt int64
 }
 
 // Start starts the loops. A dispatcher that is not passive registers and claims.
@@ -136,20 +148,30 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 	d.loops, d.takes, d.runs = lifecycle.New(ctx), lifecycle.New(ctx), lifecycle.New(ctx)
 	d.mu.Unlock()
 	d.loops.Go("control", d.controlLoop)
+	d.loops.Go("sweep", d.sweepLoop)
 	if d.o.Passive {
 		return nil
 	}
 	if _, err := d.ensure(ctx); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
-	d.loops.Go("sweep", d.sweepLoop)
-	d.takes.Go("claim", d.claimLoop)
+	if len(d.reg) > 0 { // asking for no executor in particular means any
+		d.takes.Go("claim", d.claimLoop)
+	}
 	return nil
 }
 
 // Stop drains: claims stop, attempts that drain yield or leave, others may finish
-// until ctx ends, and whatever is then still held is given back at once. It names
-// the attempts that did not end. It is idempotent.
+// until ctx ends. Then, in this order:
+//
+//  1. attempts that are left are fenced off and get a moment to notice;
+//  2. the lease ends in the store, so that nothing more is taken under it;
+//  3. what it still holds is given back: attempts expire, claims are revealed;
+//  4. the worker's row goes, then its lock.
+//
+// A crash between two steps leaves a row whose lease is over: any other worker
+// goes on from there. The error names the attempts that did not end. Stop may be
+// repeated.
 func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.mu.Lock()
 	if !d.started {
@@ -177,9 +199,14 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	d.giveUp(stop)
-	err = errors.Join(err, d.runs.Stop(stop))
 	d.unregister(stop)
-	return errors.Join(err, d.loops.Stop(stop))
+	err = errors.Join(err, d.loops.Stop(stop))
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment)
+	defer cancel()
+	if stuck := d.runs.Stop(last); err == nil {
+		err = stuck // else they are named already
+	}
+	return err
 }
 
 // awaitAttempts waits until no attempt is left or ctx ends.
@@ -204,19 +231,32 @@ func (d *Dispatcher) awaitAttempts(ctx context.Context) error {
 	}
 }
 
-// giveUp ends what did not end by itself: contexts end as fenced, and the rows are
-// expired so that another worker continues at once.
+// moment is how long a fenced attempt is waited for before another worker may go on.
+const moment = time.Second
+
+// giveUp fences off what did not end by itself, and lets it notice: work that heeds
+// its context has stopped before it can be continued elsewhere.
 func (d *Dispatcher) giveUp(ctx context.Context) {
 	d.mu.Lock()
 	list := make([]*attempt, 0, len(d.attempts))
 	for _, a := range d.attempts {
 		list = append(list, a)
 	}
+	if !d.gaveUp {
+		d.gaveUp = true
+		close(d.quit)
+	}
 	d.mu.Unlock()
 	for _, a := range list {
-		a.cancel(work.ErrFenced)
-		if err := d.expire(ctx, []task.Record{a.rec}, nil); err != nil {
-			d.o.Log.Warn("give task back", "task", a.rec.ID, "err", err)
+		a.revoke(work.ErrFenced)
+	}
+	ctx, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	for _, a := range list {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -248,14 +288,22 @@ func (d *Dispatcher) hint(h store.Hint) {
 }
 
 // Tell asks the dispatcher to look at a task of its own now: something was asked
-// of it. Losing it costs one doorbell.
+// of it. It never waits: a store that hangs is not the caller's to wait for.
 func (d *Dispatcher) Tell(id task.ID) {
 	d.mu.Lock()
-	_, ok := d.attempts[id]
-	d.mu.Unlock()
-	if ok {
-		d.look(context.Background(), id) //nolint:forbidigo // bounded by the store's own patience
+	defer d.mu.Unlock()
+	if _, ok := d.attempts[id]; ok {
+		d.looks[id] = struct{}{}
+		ring(d.told)
 	}
+}
+
+// Unclaim says that nobody here stands for a claim made with Launch any more. If its
+// row is still there two renewals later, its task is revealed.
+func (d *Dispatcher) Unclaim(observer string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.claims, observer)
 }
 
 // Runs reports whether an attempt of the task runs here.

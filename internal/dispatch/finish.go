@@ -17,12 +17,14 @@ import (
 // finish writes how the attempt ended, until the store has it or the attempt owns
 // nothing any more. A fenced attempt writes nothing.
 func (a *attempt) finish(res work.Result) {
-	cause := context.Cause(a.ctx)
-	if errors.Is(cause, work.ErrFenced) {
+	if a.over() {
 		return
 	}
-	if res.End == work.EndFail && errors.Is(cause, work.ErrDrain) && a.ex.Drains {
-		res = work.Yield(nil) // it failed because it was asked to stop
+	if res.End == work.EndFail && errors.Is(context.Cause(a.ctx), work.ErrDrain) && a.ex.Drains {
+		// It failed because it was asked to stop. What it started lives on.
+		if res = work.Yield(nil); a.ex.Recoverable && a.committed() {
+			res = work.Leave()
+		}
 	}
 	c := a.command(res)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -31,7 +33,10 @@ func (a *attempt) finish(res work.Result) {
 		stop()
 		switch fault.KindOf(err) {
 		case fault.CancelRequested:
-			c = a.afterIntent(res)
+			var ok bool
+			if c, ok = a.afterIntent(res); !ok {
+				return
+			}
 			continue
 		case fault.Fenced, fault.Finished, fault.NotFound:
 			a.d.o.Log.Info("attempt was over before it ended", "task", a.rec.ID, "attempt", a.rec.Attempt, "err", err)
@@ -47,7 +52,7 @@ func (a *attempt) finish(res work.Result) {
 			c = task.Fail{Fence: a.fence, Failure: task.Failure{Code: "bad_end", Message: "the executor's end was refused: " + err.Error(), Outcome: task.OutcomeUnknown}}
 			continue
 		case fault.UnknownOutcome:
-			if a.over() {
+			if a.written() {
 				return
 			}
 		default:
@@ -59,23 +64,15 @@ func (a *attempt) finish(res work.Result) {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-a.fencedOff():
+		case <-a.life.Done():
 			t.Stop()
 			return
 		}
 	}
 }
 
-// fencedOff is closed when the attempt owns nothing any more.
-func (a *attempt) fencedOff() <-chan struct{} {
-	if errors.Is(context.Cause(a.ctx), work.ErrFenced) || a.ctx.Err() == nil {
-		return a.ctx.Done()
-	}
-	return nil // canceled or draining: still the owner
-}
-
-// over reads back whether the attempt's end was committed.
-func (a *attempt) over() bool {
+// written reads back whether the attempt's end was committed.
+func (a *attempt) written() bool {
 	ctx, stop := a.patience()
 	defer stop()
 	over := false
@@ -95,7 +92,11 @@ func (a *attempt) command(res work.Result) task.Command {
 	case work.EndYield:
 		return task.Yield{Fence: a.fence, Checkpoint: res.Checkpoint}
 	case work.EndSuspend:
-		return task.Suspend{Fence: a.fence, Reason: res.Reason, Checkpoint: *res.Checkpoint}
+		c := task.Suspend{Fence: a.fence, Reason: res.Reason}
+		if res.Checkpoint != nil {
+			c.Checkpoint = *res.Checkpoint
+		}
+		return c
 	case work.EndWait:
 		return task.Wait{Fence: a.fence, Tickets: res.Tickets, All: res.All, Cursor: res.Cursor, Checkpoint: res.Checkpoint}
 	case work.EndLeave:
@@ -109,11 +110,15 @@ func (a *attempt) command(res work.Result) task.Command {
 
 // afterIntent ends an attempt whose task is to be canceled: whatever the executor
 // returned becomes canceled. What it meant to leave running is stopped first.
-func (a *attempt) afterIntent(res work.Result) task.Command {
-	if (res.End == work.EndLeave || res.End == work.EndYield) && a.ex.Stop != nil {
-		res = a.guard(a.ex.Stop)
+// ok is false when the attempt ended before that was done.
+func (a *attempt) afterIntent(res work.Result) (task.Command, bool) {
+	if (res.End == work.EndLeave || res.End == work.EndYield) && !a.rec.StopOnly() {
+		var ok bool
+		if res, ok = a.stop(); !ok {
+			return nil, false
+		}
 	}
-	return a.ack(res)
+	return a.ack(res), true
 }
 
 func (a *attempt) ack(res work.Result) task.Command {

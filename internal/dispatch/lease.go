@@ -24,7 +24,7 @@ import (
 func (d *Dispatcher) Lease(ctx context.Context) (task.Lease, error) { return d.ensure(ctx) }
 
 // ensure returns a lease, registering when there is none. A lapsed lease is never
-// renewed: the worker takes a new epoch and all its earlier attempts are over.
+// renewed: what it held is given back, and the worker takes a new epoch.
 func (d *Dispatcher) ensure(ctx context.Context) (task.Lease, error) {
 	select {
 	case d.register <- struct{}{}:
@@ -33,13 +33,21 @@ func (d *Dispatcher) ensure(ctx context.Context) (task.Lease, error) {
 	}
 	defer func() { <-d.register }()
 	d.mu.Lock()
-	lease, old, draining := d.lease, task.Lease{Worker: d.worker, Epoch: d.epoch}, d.draining
+	lease, old, draining, started := d.lease, task.Lease{Worker: d.worker, Epoch: d.epoch}, d.draining, d.started
 	d.mu.Unlock()
 	switch {
+	case !started:
+		return task.Lease{}, fault.New(fault.Unavailable, "register worker: it has not started")
+	case draining:
+		return task.Lease{}, errStopping
 	case !lease.IsZero():
 		return lease, nil
-	case draining:
-		return task.Lease{}, fault.New(fault.Unavailable, "register worker: it is stopping")
+	}
+	if old.Epoch > 0 {
+		// Before the new epoch is there: nobody looks for what an older one held.
+		if err := d.retire(ctx, old); err != nil {
+			return task.Lease{}, err
+		}
 	}
 	next := task.Lease{Worker: old.Worker, Epoch: old.Epoch + 1}
 	if next.Worker == "" {
@@ -63,11 +71,35 @@ func (d *Dispatcher) ensure(ctx context.Context) (task.Lease, error) {
 		d.loops.Go("guard", d.guardLoop)
 	} else {
 		ring(d.renewed)
-		if err := d.expireLease(ctx, old, nil); err != nil {
-			d.o.Log.Warn("end attempts of the lapsed lease", "worker", old.Worker, "epoch", old.Epoch, "err", err)
-		}
+		ring(d.pending)
 	}
 	return next, nil
+}
+
+// errStopping is returned to whoever wants to run something on a worker that stops.
+var errStopping = fault.New(fault.Unavailable, "register worker: it is stopping")
+
+// retire gives back what a lease of this worker holds that is over here: the lease
+// ends in the store first, so that nothing more is taken under it.
+func (d *Dispatcher) retire(ctx context.Context, l task.Lease) error {
+	w := store.Worker{ID: l.Worker, Epoch: l.Epoch}
+	err := d.st.Update(ctx, []store.Key{store.WorkerKey(l.Worker)}, func(tx store.Tx) error {
+		now, ok := tx.Worker(l.Worker)
+		if !ok || now.Epoch != l.Epoch {
+			return nil // another worker has buried it: nothing is left
+		}
+		if now.LeaseUntil.After(tx.Now()) {
+			now.LeaseUntil = tx.Now()
+			tx.PutWorker(now)
+		}
+		w = now
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("end lease of %s: %w", l.Worker, err)
+	}
+	w.LockPath = "" // ours, and held on
+	return ignoreRenewed(d.bury(ctx, w))
 }
 
 func (d *Dispatcher) holdLock(id task.WorkerID) error {
@@ -115,10 +147,9 @@ func (d *Dispatcher) renewLoop(ctx context.Context) {
 		lease := d.lease
 		d.mu.Unlock()
 		if lease.IsZero() {
-			if !d.o.Passive {
-				if _, err := d.ensure(ctx); err != nil {
-					d.o.Log.Warn("register again", "err", err)
-				}
+			// Also a passive worker: what it held is to be given back.
+			if _, err := d.ensure(ctx); err != nil && ctx.Err() == nil {
+				d.o.Log.Warn("register again", "err", err)
 			}
 			continue
 		}
@@ -198,74 +229,33 @@ func (d *Dispatcher) lapse(lease task.Lease) {
 	d.mu.Unlock()
 	d.o.Log.Warn("lease lapsed", "worker", lease.Worker, "epoch", lease.Epoch, "attempts", len(over))
 	for _, a := range over {
-		a.cancel(work.ErrFenced)
+		a.revoke(work.ErrFenced)
 	}
 }
 
-// audit compares the rows held under the lease with the attempts here. A row
-// without an attempt for two renewals is expired; an attempt without a row is over.
-func (d *Dispatcher) audit(ctx context.Context, lease task.Lease) {
-	held := map[task.ID]task.Record{}
-	for after := task.ID(""); ; {
-		var page []task.Record
-		if err := d.st.View(ctx, func(v store.View) (err error) {
-			page, err = v.Held(lease, after, store.DefaultPage)
-			return err
-		}); err != nil {
-			return
-		}
-		for _, r := range page {
-			held[r.ID] = r
-		}
-		if len(page) < store.DefaultPage {
-			break
-		}
-		after = page[len(page)-1].ID
-	}
-	var lost []task.Record
-	d.mu.Lock()
-	seen := map[task.ID]int{}
-	for id, r := range held {
-		if a := d.attempts[id]; a != nil && a.fence.Attempt == r.Attempt {
-			continue
-		}
-		if seen[id] = d.missing[id] + 1; seen[id] >= 2 {
-			lost = append(lost, r)
-		}
-	}
-	d.missing = seen
-	d.mu.Unlock()
-	if len(lost) > 0 {
-		if err := d.expire(ctx, lost, nil); err != nil {
-			d.o.Log.Warn("expire rows without an attempt", "err", err)
-		}
-	}
-}
-
-// unregister removes the worker's row and lock, in that order.
+// unregister gives back what the worker holds and removes its row and its lock, in
+// that order.
 func (d *Dispatcher) unregister(ctx context.Context) {
 	select {
 	case d.register <- struct{}{}: // no registration is under way or will be
 	case <-ctx.Done():
 		return
 	}
+	defer func() { <-d.register }()
 	d.mu.Lock()
-	worker, epoch, lock := d.worker, d.epoch, d.lock
-	d.lease, d.lock = task.Lease{}, nil
+	old, lock := task.Lease{Worker: d.worker, Epoch: d.epoch}, d.lock
+	d.lease = task.Lease{}
 	d.mu.Unlock()
-	if worker == "" {
+	if old.Worker == "" {
 		return
 	}
-	err := d.st.Update(ctx, []store.Key{store.WorkerKey(worker)}, func(tx store.Tx) error {
-		if w, ok := tx.Worker(worker); ok && w.Epoch == epoch {
-			tx.DropWorker(worker)
-		}
-		return nil
-	})
-	if err != nil {
-		d.o.Log.Warn("unregister worker", "worker", worker, "err", err)
+	if err := d.retire(ctx, old); err != nil {
+		d.o.Log.Warn("unregister worker", "worker", old.Worker, "err", err)
 		return // the lock goes with the process and proves the death
 	}
+	d.mu.Lock()
+	d.worker, d.lock = "", nil
+	d.mu.Unlock()
 	if lock != nil {
 		if err := lock.Release(); err != nil {
 			d.o.Log.Warn("release worker lock", "err", err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -20,7 +21,8 @@ import (
 // it hangs, but it is there.
 const patienceOfHung = 4
 
-// sweepLoop looks for dead workers and due timers.
+// sweepLoop looks for dead workers and due timers; it takes over what lives on
+// unattended only in a worker that takes work.
 func (d *Dispatcher) sweepLoop(ctx context.Context) {
 	tick := time.NewTicker(d.o.Probe)
 	defer tick.Stop()
@@ -35,18 +37,26 @@ func (d *Dispatcher) sweepLoop(ctx context.Context) {
 		// A lid was closed: the wall clock went on while nothing ran. Everybody gets
 		// one lease to renew.
 		now := time.Now()
-		if wall := now.Round(0).Sub(last.Round(0)); wall-now.Sub(last) > d.o.Renew {
+		if lidClosed(now.Round(0).Sub(last.Round(0)), now.Sub(last), d.o.Renew) {
 			skip = now.Add(d.o.Lease)
 		}
 		last = now
 		if now.Before(skip) {
 			continue
 		}
-		if err := errors.Join(d.Sweep(ctx), d.adoptAll(ctx)); err != nil && ctx.Err() == nil {
+		err := d.Sweep(ctx)
+		if !d.o.Passive {
+			err = errors.Join(err, d.adoptAll(ctx))
+		}
+		if err != nil && ctx.Err() == nil {
 			d.o.Log.Warn("sweep", "err", err)
 		}
 	}
 }
+
+// lidClosed reports whether the wall clock went on by more than a renewal while the
+// clock that counts only running time stood still.
+func lidClosed(wall, running, renewal time.Duration) bool { return wall-running > renewal }
 
 // Sweep buries every worker that is proved dead and does what due timers ask for.
 // Any process may call it at any time; two sweepers do not disturb each other.
@@ -174,12 +184,21 @@ func (d *Dispatcher) bury(ctx context.Context, w store.Worker) error {
 	return nil
 }
 
-// reveal ends a claim whose holder is gone: nothing stays hidden unobserved.
+// reveal ends a claim whose holder is gone: nothing stays hidden unobserved. With w
+// it does so only while the worker's row is the one that was judged.
 func (d *Dispatcher) reveal(ctx context.Context, o store.Observer, w *store.Worker) error {
-	keys := append(apply.Keys(o.Task), store.ObserversKey(o.Task), store.WorkerKey(w.ID))
+	keys := append(apply.Keys(o.Task), store.ObserversKey(o.Task))
+	if w != nil {
+		keys = append(keys, store.WorkerKey(w.ID))
+	}
 	err := d.st.Update(ctx, keys, func(tx store.Tx) error {
-		if err := still(tx, w); err != nil {
-			return err
+		if w != nil {
+			if err := still(tx, w); err != nil {
+				return err
+			}
+		}
+		if !slices.ContainsFunc(tx.Observers(o.Task), func(have store.Observer) bool { return have.ID == o.ID && have.Lease == o.Lease }) {
+			return nil // taken meanwhile
 		}
 		r, ok := tx.Task(o.Task)
 		if ok {

@@ -92,7 +92,7 @@ func (p *Projection) Run(ctx context.Context) (Outcome, error) {
 			sig = foreground.Signal{Event: foreground.Boundary}
 		case <-slow.C:
 			sig = foreground.Signal{Event: foreground.Boundary}
-		case <-timer:
+		case <-p.watch(timer):
 			timer, sig = nil, foreground.Signal{Event: foreground.Timer}
 		case <-p.after:
 			p.after, sig = nil, foreground.Signal{Event: foreground.Timer}
@@ -105,6 +105,15 @@ func (p *Projection) Run(ctx context.Context) (Outcome, error) {
 			return Outcome{Record: p.rec}, err
 		}
 	}
+}
+
+// watch returns the timer of the policy, unless the cleanup timer runs: to a call that
+// is being canceled the time to detach means nothing any more.
+func (p *Projection) watch(timer <-chan time.Time) <-chan time.Time {
+	if p.st.Phase == foreground.Canceling {
+		return nil
+	}
+	return timer
 }
 
 // read takes the record as it is now. A store that does not answer is asked again.

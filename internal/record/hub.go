@@ -113,6 +113,18 @@ func (h *Hub) Settle(r *task.Record) {
 	wake(set)
 }
 
+// Recall makes Settled return an end that was handed over before the watch began. It
+// may be old by now: what was published since is not in it.
+func (w *Watch) Recall() {
+	w.h.mu.Lock()
+	defer w.h.mu.Unlock()
+	if id, ok := strings.CutPrefix(w.key, "t/"); ok {
+		if r := w.h.ended[id]; r != nil {
+			w.end.Store(r)
+		}
+	}
+}
+
 // Settled returns the task's end if it was handed over here. It must not be changed.
 func (w *Watch) Settled() *task.Record { return w.end.Load() }
 
@@ -139,11 +151,6 @@ func (h *Hub) watch(key string) *Watch {
 	w := &Watch{h: h, key: key, c: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if id, ok := strings.CutPrefix(key, "t/"); ok {
-		if r := h.ended[id]; r != nil {
-			w.end.Store(r)
-		}
-	}
 	set := h.watches[key]
 	if set == nil {
 		set = map[*Watch]struct{}{}

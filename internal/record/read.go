@@ -46,22 +46,19 @@ func (h *Hub) Read(ctx context.Context, stream journal.StreamID, q Query) iter.S
 		defer release()
 		timer := time.NewTimer(recheck)
 		defer timer.Stop()
-		after, first := q.After.Seq, true
+		after, missed, err := t.from(ctx, q.After)
+		if err != nil {
+			yield(journal.Entry{}, fmt.Errorf("read stream %s: %w", stream, err))
+			return
+		}
+		if missed != (Gap{}) && !yield(gap(stream, missed), nil) {
+			return
+		}
 		for {
 			entries, err := t.next(ctx, after)
 			if err != nil {
 				yield(journal.Entry{}, fmt.Errorf("read stream %s: %w", stream, err))
 				return
-			}
-			if first {
-				first = false
-				if g, ok := foreign(q.After, entries); ok {
-					if !yield(gap(stream, g), nil) {
-						return
-					}
-					after = 0
-					continue
-				}
 			}
 			for i := range entries {
 				e := entries[i]
@@ -100,12 +97,29 @@ func (h *Hub) Read(ctx context.Context, stream journal.StreamID, q Query) iter.S
 	}
 }
 
-// foreign reports a cursor of another epoch: its reader gets a gap, then the head.
-func foreign(c journal.Cursor, entries []journal.Entry) (Gap, bool) {
-	if c.Epoch == 0 || len(entries) == 0 || entries[0].Epoch == c.Epoch {
-		return Gap{}, false
+// from tells where a reader with that cursor goes on, and what it has missed. One of
+// another epoch begins anew; one past the head goes on at the head. Both get a gap:
+// what they have read is not what is there now.
+func (t *tail) from(ctx context.Context, c journal.Cursor) (after int64, missed Gap, err error) {
+	if c.Seq == 0 {
+		return 0, Gap{}, nil
 	}
-	return Gap{From: c.Seq + 1, To: c.Seq + 1}, true
+	var h journal.Head
+	if err := retry(ctx, func() error {
+		return t.st.View(ctx, func(v store.View) (err error) {
+			h, err = v.Head(t.stream)
+			return err
+		})
+	}); err != nil {
+		return 0, Gap{}, err
+	}
+	switch {
+	case c.Epoch != 0 && c.Epoch != h.Epoch:
+		return 0, Gap{From: c.Seq + 1, To: c.Seq + 1}, nil
+	case c.Seq > h.Seq:
+		return h.Seq, Gap{From: h.Seq + 1, To: c.Seq}, nil
+	}
+	return c.Seq, Gap{}, nil
 }
 
 func gap(s journal.StreamID, g Gap) journal.Entry {
@@ -166,7 +180,8 @@ func (t *tail) next(ctx context.Context, after int64) ([]journal.Entry, error) {
 	case entries[len(entries)-1].Seq-entries[0].Seq != int64(len(entries)-1):
 		t.entries = nil // a hole: positions do not follow from numbers
 	case n > 0 && entries[0].Seq == t.entries[n-1].Seq+1:
-		t.entries = append(t.entries[max(0, n+len(entries)-keep):n:n], entries...)
+		// Readers hold parts of what is before n; what is behind is nobody's yet.
+		t.entries = append(t.entries[max(0, n+len(entries)-keep):], entries...)
 	case n == 0 || entries[0].Seq > t.entries[n-1].Seq:
 		t.entries = entries
 	}
@@ -174,20 +189,26 @@ func (t *tail) next(ctx context.Context, after int64) ([]journal.Entry, error) {
 }
 
 func (t *tail) load(ctx context.Context, after int64) (entries []journal.Entry, err error) {
-	for try := range retries {
-		err = t.st.View(ctx, func(v store.View) error {
-			var verr error
-			entries, verr = v.Entries(t.stream, after, page)
-			return verr
+	err = retry(ctx, func() error {
+		return t.st.View(ctx, func(v store.View) (err error) {
+			entries, err = v.Entries(t.stream, after, page)
+			return err
 		})
-		if err == nil || ctx.Err() != nil {
-			return entries, err
+	})
+	return entries, err
+}
+
+// retry asks again what failed and may pass.
+func retry(ctx context.Context, read func() error) (err error) {
+	for try := range retries {
+		if err = read(); err == nil || ctx.Err() != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-time.After(time.Duration(1<<try) * 10 * time.Millisecond):
 		}
 	}
-	return nil, err
+	return err
 }
