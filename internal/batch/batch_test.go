@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,7 +77,7 @@ func together(t *testing.T, d *stub, n int, fn func(i int, tx store.Tx) error) [
 		})
 	}
 	for queued := 0; queued < n; queued = e.Waiting() {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	release()
 	wg.Wait()

@@ -230,6 +230,11 @@ func TestB58_KilledSupervisor(t *testing.T) {
 		while :; do sleep 0.1; done`)
 	id := start(t, r, req)
 	eventually(t, "the command is ready", fileExists(filepath.Join(req.Dir, "ready")))
+	// What is still in the pipe dies with the supervisor; this is about the spool.
+	eventually(t, "the output is spooled", func() bool {
+		c, err := r.Read(t.Context(), id, 0, 0, 0)
+		return err == nil && string(c.Bytes()) == "before\n"
+	})
 	pid := shimPid(t, r, id)
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
