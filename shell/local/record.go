@@ -136,9 +136,11 @@ func reserve(dir, name string, size int64) error {
 	return err
 }
 
+// exists is false only when the file is certainly not there: whoever cannot look must
+// not conclude that something did not happen.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
-	return err == nil
+	return !isNotExist(err)
 }
 
 func isNotExist(err error) bool {

@@ -24,8 +24,14 @@ import (
 // counts.
 func readExit(dir string) (e shell.Exit, err error) {
 	err = readRecord(filepath.Join(dir, nameExit), &e)
-	if isNotExist(err) && readRecord(filepath.Join(dir, "."+nameExit), &e) == nil && e.Cause != "" {
-		return e, nil
+	if isNotExist(err) {
+		switch terr := readRecord(filepath.Join(dir, "."+nameExit), &e); {
+		case terr == nil && e.Cause != "":
+			return e, nil
+		case terr != nil && !isNotExist(terr) && !errors.Is(terr, errCorrupt):
+			return e, terr
+		}
+		return shell.Exit{}, err
 	}
 	if err == nil && e.Cause == "" {
 		err = errCorrupt
@@ -90,6 +96,8 @@ func (r *Recoverable) probe(id shell.RunID) (st shell.State, settle bool, err er
 		return finished(st, e), false, nil
 	case !isNotExist(err):
 		return st, false, err
+	case begunErr != nil && !isNotExist(begunErr) && !errors.Is(begunErr, errCorrupt):
+		return st, false, begunErr // not to be read now, which decides nothing
 	case isNotExist(begunErr):
 		st.Phase, st.EnvironGone = shell.NeverStarted, sp.EnvByPipe
 		return st, false, nil

@@ -203,7 +203,10 @@ func (r *Recoverable) tryStart(id shell.RunID, f shell.Fence, req shell.Request)
 		}
 	}
 	var old spec
-	if req.Environ == nil && readRecord(filepath.Join(dir, nameSpec), &old) == nil && old.EnvByPipe {
+	switch err := readRecord(filepath.Join(dir, nameSpec), &old); {
+	case err != nil && !isNotExist(err) && !errors.Is(err, errCorrupt):
+		return no(shell.StepProvision, err)
+	case err == nil && old.EnvByPipe && req.Environ == nil:
 		return true, shell.ErrEnvironmentGone
 	}
 	if err := withDirLock(dir, func() error { return raiseFence(dir, f) }); err != nil {
