@@ -148,7 +148,7 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 		// The intent is durable before anything is started: from here on a lost
 		// attempt is adopted, and the backend knows whether the command ever ran.
 		if spec.Environ && req.Environ == nil {
-			return notStarted("its environment was given by a process that has ended")
+			return notStarted(environGone)
 		}
 		place := task.Place{Host: c.host, Dir: c.o.Dir}
 		if err := a.CommitStart(ctx, work.Begin{Place: place, Outside: true}); err != nil {
@@ -158,11 +158,44 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 	id := RunID(rec.ID)
 	generation, attempt := a.Fence()
 	fence := shell.Fence{Generation: generation, Attempt: attempt}
+	if spec.Environ && req.Environ == nil {
+		if res, over := c.forgo(ctx, b, id, fence); over {
+			return res
+		}
+	}
 	if err := b.Start(context.WithoutCancel(ctx), id, fence, req); err != nil {
 		return startFailed(err)
 	}
 	loan.settle()
 	return c.follow(ctx, a, b, id, fence)
+}
+
+const environGone = "its environment was given by a process that has ended"
+
+// forgo gives up a run that has not started and whose environment is gone: it is not
+// started in another environment, and the stop keeps a starter that only sleeps from
+// starting it later. over is false when there is a run to follow.
+func (c *Commands) forgo(ctx context.Context, b shell.Recoverable, id shell.RunID, f shell.Fence) (res work.Result, over bool) {
+	free := context.WithoutCancel(ctx)
+	st, err := b.Recover(free, id)
+	switch {
+	case err != nil:
+		return work.Retry("backend", err.Error()), true
+	case st.Phase != shell.NeverStarted && (st.Phase != shell.UnknownRun || st.Reason == shell.ReasonReleased):
+		return work.Result{}, false
+	}
+	if err := b.Stop(free, id, f, shell.StopRequest{Reason: environGone, Grace: shell.AtOnce}); err != nil {
+		return startFailed(err), true
+	}
+	x, err := b.Wait(free, id)
+	switch {
+	case err != nil || !x.Started:
+		return notStarted(environGone), true
+	case x.Cause == shell.Canceled:
+		return work.Lost(CodeLost, "it was stopped in the moment in which it started").WithDetail(exitPayload(x)).At(x.EndedAt), true
+	default:
+		return work.Result{}, false
+	}
 }
 
 func notStarted(why string) work.Result {
