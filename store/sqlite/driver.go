@@ -83,7 +83,8 @@ func (d *driver) Begin() (time.Time, error) {
 		}
 		lib.Xsqlite3_busy_timeout(c.tls, c.db, 0) // patiently waits by itself
 		d.s.grow(c)
-		if err := c.exec(d.s.writerPragmas()); err != nil {
+		// Another process may be recovering the log just now.
+		if err := d.s.patiently("log", func() error { return c.exec(d.s.writerPragmas()) }); err != nil {
 			c.close()
 			return time.Time{}, classify(err)
 		}
