@@ -18,6 +18,9 @@ import (
 	"github.com/outlive-dev/outlive/tool/command"
 )
 
+// stopPatience is how long the kernel may take to stop this process.
+const stopPatience = 200 * time.Millisecond
+
 // errCallerGone is the cause when nobody reads what run prints any more.
 var errCallerGone = errors.New("nobody reads the output any more")
 

@@ -97,9 +97,6 @@ func (a *app) heedStop() {
 	})
 }
 
-// stopPatience is how long the kernel may take to stop this process.
-const stopPatience = 200 * time.Millisecond
-
 // freeSpace returns the bytes that this user may still write below dir.
 func freeSpace(dir string) (free, total int64, err error) {
 	var st unix.Statfs_t
