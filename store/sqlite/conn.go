@@ -275,12 +275,21 @@ func (s *stmt) colView(i int32) []byte {
 
 func (s *stmt) colText(i int32) string { return string(s.colView(i)) }
 
+// colSame is colText, and returns prev itself when it is the same.
+func (s *stmt) colSame(i int32, prev string) string {
+	if b := s.colView(i); string(b) != prev {
+		return string(b)
+	}
+	return prev
+}
+
 // colBlob returns nil for NULL.
 func (s *stmt) colBlob(i int32) []byte {
-	if s.colNull(i) {
+	b := s.colView(i)
+	if len(b) == 0 && s.colNull(i) {
 		return nil
 	}
-	return append([]byte{}, s.colView(i)...)
+	return append(make([]byte, 0, len(b)), b...)
 }
 
 // arena holds copies of bound values in the engine's memory, so that binding

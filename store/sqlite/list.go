@@ -5,6 +5,7 @@ package sqlite
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,23 +109,48 @@ func filterMore(f *store.Filter, where []string, values []any) ([]string, []any)
 	return where, values
 }
 
-// unfinished finds the ids in the indexes that hold only unfinished tasks: what is
-// finished, however much, costs nothing.
+// recentPage is how many of the newest tasks are looked through for unfinished
+// ones before the indexes are asked: those that are not finished mostly are new.
+const recentPage = 1000
+
+// unfinished lists tasks in unfinished states. However many have finished costs
+// nothing.
 func (v *view) unfinished(f *store.Filter, before any, limit int) ([]task.Record, error) {
+	if limit <= recentPage/2 {
+		list, err := v.filtered(f, before, limit, `SELECT * FROM outlive_task WHERE id < ? ORDER BY id DESC LIMIT `+strconv.Itoa(recentPage))
+		if err != nil || len(list) == limit {
+			return list, err
+		}
+	}
+	var from []string
+	for _, part := range []struct {
+		index, set string
+		states     []task.State
+	}{
+		{"outlive_task_pending", "p_exec", []task.State{task.Pending}},
+		{"outlive_task_running", "r_worker", []task.State{task.Running}},
+		{"outlive_task_parked", "parked", []task.State{task.Waiting, task.Suspended}},
+	} {
+		if slices.ContainsFunc(part.states, func(s task.State) bool { return slices.Contains(f.States, s) }) {
+			from = append(from, `SELECT n, id FROM outlive_task INDEXED BY `+part.index+` WHERE `+part.set+` IS NOT NULL AND id < ?1`)
+		}
+	}
+	ids := strings.Join(from, " UNION ALL ")
+	return v.filtered(f, before, limit, `SELECT t.* FROM (`+ids+`) AS some CROSS JOIN outlive_task AS t ON t.n = some.n`)
+}
+
+// filtered lists what a query, which has the upper bound as its only parameter,
+// yields and the filter takes, newest first.
+func (v *view) filtered(f *store.Filter, before any, limit int, query string) ([]task.Record, error) {
 	where := []string{"true"}
-	values := []any{before, before, before}
+	values := []any{before}
 	if f.Session != "" {
 		where = append(where, "session = ?")
 		values = append(values, string(f.Session))
 	}
 	where, values = filterMore(f, where, values)
 	values = append(values, limit)
-	return v.records(`WITH some AS MATERIALIZED (
-		SELECT n, id FROM outlive_task INDEXED BY outlive_task_pending WHERE p_exec IS NOT NULL AND id < ?
-		UNION ALL SELECT n, id FROM outlive_task INDEXED BY outlive_task_running WHERE r_worker IS NOT NULL AND id < ?
-		UNION ALL SELECT n, id FROM outlive_task INDEXED BY outlive_task_parked WHERE parked IS NOT NULL AND id < ?)
-		SELECT t.n, t.body FROM some JOIN outlive_task t ON t.n = some.n WHERE `+strings.Join(where, " AND ")+`
-		ORDER BY some.id DESC LIMIT ?`, values...)
+	return v.records(`SELECT n, body FROM (`+query+`) WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, values...)
 }
 
 func (v *view) Find(part string, limit int) ([]task.Record, error) {
@@ -189,21 +215,25 @@ type group struct {
 // groups skips through the index of pending tasks from one (executor, priority)
 // to the next.
 func (v *view) groups() (list []group, err error) {
-	sql := `SELECT p_exec, p_prio FROM outlive_task WHERE p_exec IS NOT NULL ORDER BY p_exec, p_prio LIMIT 1`
-	var values []any
-	for {
-		n := len(list)
-		err := v.c.run(sql, func(s *stmt) error {
+	next := func(sql string, values ...any) (found bool, err error) {
+		err = v.c.run(sql, func(s *stmt) error {
+			found = true
 			list = append(list, group{s.colText(0), s.colInt(1)})
 			return nil
 		}, values...)
-		if err != nil || len(list) == n {
-			return list, err
-		}
-		sql = `SELECT p_exec, p_prio FROM outlive_task WHERE p_exec IS NOT NULL AND (p_exec, p_prio) > (?, ?)
-			ORDER BY p_exec, p_prio LIMIT 1`
-		values = []any{list[n].executor, list[n].priority}
+		return found, err
 	}
+	found, err := next(`SELECT p_exec, p_prio FROM outlive_task WHERE p_exec IS NOT NULL ORDER BY p_exec, p_prio LIMIT 1`)
+	for found && err == nil {
+		last := list[len(list)-1]
+		found, err = next(`SELECT p_exec, p_prio FROM outlive_task WHERE p_exec = ? AND p_prio > ? AND p_exec IS NOT NULL
+			ORDER BY p_prio LIMIT 1`, last.executor, last.priority)
+		if err == nil && !found {
+			found, err = next(`SELECT p_exec, p_prio FROM outlive_task WHERE p_exec > ? AND p_exec IS NOT NULL
+				ORDER BY p_exec, p_prio LIMIT 1`, last.executor)
+		}
+	}
+	return list, err
 }
 
 func (v *view) NextDue(now time.Time) (time.Time, bool, error) {

@@ -139,16 +139,17 @@ func (c *conn) tail(id journal.StreamID, event string) (t journal.Tail, err erro
 
 const entryColumns = `stream, seq, epoch, at, kind, task, attempt, event, part, final, media, data`
 
-func readEntry(s *stmt) journal.Entry {
+// readEntry shares the texts of prev that are the same, as most of a stream's are.
+func readEntry(s *stmt, prev *journal.Entry) journal.Entry {
 	e := journal.Entry{
-		Stream: journal.StreamID(s.colText(0)), Seq: s.colInt(1), Epoch: s.colInt(2), At: fromMicros(s.colInt(3)),
-		Kind: s.colText(4), Attempt: s.colInt(6), Event: s.colText(7), Part: s.colText(8),
-		Final: s.colInt(9) != 0, Media: s.colText(10), Data: s.colBlob(11),
+		Stream: journal.StreamID(s.colSame(0, string(prev.Stream))), Seq: s.colInt(1), Epoch: s.colInt(2), At: fromMicros(s.colInt(3)),
+		Kind: s.colSame(4, prev.Kind), Attempt: s.colInt(6), Event: s.colSame(7, prev.Event), Part: s.colText(8),
+		Final: s.colInt(9) != 0, Media: s.colSame(10, prev.Media), Data: s.colBlob(11),
 	}
 	if s.colNull(5) {
 		e.Task = string(e.Stream)
 	} else {
-		e.Task = s.colText(5)
+		e.Task = s.colSame(5, prev.Task)
 	}
 	return e
 }
@@ -156,7 +157,7 @@ func readEntry(s *stmt) journal.Entry {
 func (c *conn) part(k store.Key) (found *journal.Entry, err error) {
 	err = c.run(`SELECT `+entryColumns+` FROM outlive_entry WHERE stream = ? AND event = ? AND part = ?
 		AND part IS NOT NULL ORDER BY n DESC LIMIT 1`, func(s *stmt) error {
-		e := readEntry(s)
+		e := readEntry(s, &journal.Entry{})
 		found = &e
 		return nil
 	}, k.A, k.B, k.C)

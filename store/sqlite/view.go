@@ -41,8 +41,10 @@ func (v *view) Head(s journal.StreamID) (journal.Head, error) {
 }
 
 func (v *view) Entries(s journal.StreamID, after int64, limit int) (list []journal.Entry, err error) {
+	prev := &journal.Entry{}
 	err = v.c.run(`SELECT `+entryColumns+` FROM outlive_entry WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?`, func(st *stmt) error {
-		list = append(list, readEntry(st))
+		list = append(list, readEntry(st, prev))
+		prev = &list[len(list)-1]
 		return nil
 	}, string(s), after, batch.PageSize(limit))
 	return list, classify(err)
