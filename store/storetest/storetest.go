@@ -6,6 +6,7 @@
 package storetest
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -35,6 +36,9 @@ type Options struct {
 
 // Run runs the suite.
 func Run(t *testing.T, o Options) {
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil { // the seed is enough, and is printed
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *Options)
