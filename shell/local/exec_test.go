@@ -55,6 +55,7 @@ func TestExec(t *testing.T) {
 		{"bad interpreter", shell.Request{Argv: []string{badInterpreter}}, shell.StartFailed, 126, "", ""},
 		{"no shebang", shell.Request{Argv: []string{noShebang, "arg"}}, shell.Exited, 0, "", "plain script arg\n"},
 		{"argv verbatim", shell.Request{Argv: []string{"printf", "%s|", "a b", "$HOME", "*", "\xff"}}, shell.Exited, 0, "", "a b|$HOME|*|\xff|"},
+		{"no descriptors but three", shell.Request{Argv: []string{"ls", "/proc/self/fd"}}, shell.Exited, 0, "", "0\n1\n2\n3\n"},
 		{"env", shell.Request{Command: "echo $A $OUTLIVE_FAILPOINT $TERM", Env: map[string]string{"A": "1"}}, shell.Exited, 0, "", "1 dumb\n"},
 		{"whole environ", shell.Request{Argv: []string{"/usr/bin/env"}, Environ: []string{"X=1"}}, shell.Exited, 0, "", "X=1\nOUTLIVE_RUN="},
 		{"stdin default", shell.Request{Command: "cat"}, shell.Exited, 0, "", ""},
@@ -223,6 +224,20 @@ func TestT24_ExitAndExpiryRace(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 20 timed out", timedOut)
+}
+
+// TestTinyTimeout stops the command while it is still about to become one.
+func TestTinyTimeout(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	for i := range 10 {
+		req := sh(t, "sleep 100")
+		req.Timeout = time.Duration(1+i*300) * time.Microsecond
+		e, _ := run(t, r, req)
+		if e.Cause != shell.TimedOut || code(e) != 143 || e.EndedAt.Sub(e.StartedAt) > time.Second {
+			t.Errorf("exit = %+v, code %d", e, code(e))
+		}
+	}
 }
 
 func TestT18_BoundedReturn(t *testing.T) {

@@ -38,6 +38,9 @@ type sink interface {
 	ignoreHolds()
 }
 
+// endingTime is how long a process may take from closing its output to its end.
+const endingTime = 50 * time.Millisecond
+
 // job sees one command through from its execution to the end of its output. The
 // supervisor and the plain shell share it.
 //
@@ -244,6 +247,12 @@ func (j *job) stopLeftovers(grace time.Duration) int {
 	note := func(ps []proc) {
 		for _, p := range ps {
 			seen[proc{pid: p.pid, start: p.start}] = true
+		}
+	}
+	// What is just ending, as the end of a pipeline often is, was not left behind.
+	for deadline := time.Now().Add(endingTime); len(j.tree.members()) > 0; j.pause() {
+		if time.Now().After(deadline) {
+			break
 		}
 	}
 	if len(j.tree.members()) == 0 {

@@ -6,9 +6,13 @@
 package local
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +97,40 @@ func TestIgnoredSignalsAreReset(t *testing.T) {
 	if ignored &^= 3 << 31; ignored != 0 || mask != "0037" {
 		t.Errorf("command saw %q, want no ignored signal and the starter's umask", got)
 	}
+}
+
+// TestInheritedDescriptors checks that neither supervisor nor command keeps open what
+// the starter's parent had open.
+func TestInheritedDescriptors(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	id := newID(t)
+	dir := t.TempDir()
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pr.Close()
+	c := exec.Command(supervisorExe, "start", r.Dir(), string(id), dir, "while ! test -e go; do sleep 0.02; done")
+	c.ExtraFiles = slices.Repeat([]*os.File{pw}, 20) // descriptors 3 to 22
+	if err := errors.Join(c.Run(), pw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	shimPid(t, r, id)
+	if err := pr.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := pr.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("Read = %d, %v, want the end of the pipe while the run is live", n, err)
+	}
+	if st, err := r.Recover(t.Context(), id); err != nil || st.Phase != shell.Live {
+		t.Errorf("Recover = %+v, %v", st, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, r, id)
+	noneLeft(t, id)
 }
 
 func TestRelease(t *testing.T) {

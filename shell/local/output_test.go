@@ -8,6 +8,7 @@ package local
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -178,7 +179,7 @@ func TestB01_GrandchildHoldsThePipe(t *testing.T) {
 			if !e.Succeeded() || !strings.HasPrefix(out, "done\n") || e.Incomplete {
 				t.Errorf("exit = %+v, output %q", e, out)
 			}
-			if e.LeftoversStopped < min(1, tt.stopped) || e.LeftoversStopped > tt.stopped+1 {
+			if more := tt.stopped > 0; (e.LeftoversStopped > 0) != more || e.LeftoversStopped > tt.stopped+1 {
 				t.Errorf("stopped %d, want %d", e.LeftoversStopped, tt.stopped)
 			}
 			if d := time.Since(began); d > 5*time.Second {
@@ -230,5 +231,14 @@ func TestB21_DiskFull(t *testing.T) {
 	if len(omitted) != 1 || int64(len(got))+omitted[0].Len() != e.TotalBytes || e.OmittedBytes != omitted[0].Len() ||
 		!bytes.HasPrefix(want, got) {
 		t.Errorf("%d bytes kept, omitted %v, exit %+v", len(got), omitted, e)
+	}
+	// With no room at all nothing starts, and the error says so.
+	req := sh(t, "touch marker")
+	var ee *shell.ExecError
+	if err := r.Start(t.Context(), newID(t), fence1, req); !errors.As(err, &ee) || ee.Started != shell.No {
+		t.Errorf("Start on a full disk = %v, want an ExecError, not started", err)
+	}
+	if exists(filepath.Join(req.Dir, "marker")) {
+		t.Error("the command was executed")
 	}
 }

@@ -81,6 +81,7 @@ func shimMain(dir string) int {
 			return 2
 		}
 	}
+	closeInherited()
 	failpoint(fpEntry)
 	s := &shim{dir: dir, child: make(chan struct{}, 1), stops: make(chan stopOrder, 4)}
 	if err := s.supervise(); err != nil {
@@ -96,6 +97,25 @@ func shimMain(dir string) int {
 		}
 	}
 	return 0
+}
+
+// closeInherited closes what the starter happened to pass on: a supervisor must not keep
+// a lock or a pipe of a script that it outlives. Everything that was inherited lacks
+// the close-on-exec flag, and everything that this program has opened has it.
+func closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= shimHold {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
 }
 
 func (s *shim) supervise() error {
@@ -171,11 +191,14 @@ func (s *shim) see(pipes []pipe) error {
 	spawnLoop(s.pollStop)
 	o := j.run()
 	e := exitOf(o, startedAt)
-	if f := failure.Load(); f != nil && o.cause == shell.Exited {
+	switch f := failure.Load(); {
+	case f != nil && o.cause == shell.Exited:
 		e = shell.Exit{
 			Cause: shell.StartFailed, Code: &f.code, Reason: cut(f.text),
 			StartedAt: startedAt, EndedAt: o.end.at,
 		}
+	case f != nil: // it was stopped before it became the command
+		e.Started = false
 	}
 	s.spool.finish(&e)
 	return s.writeExit(e)

@@ -81,8 +81,7 @@ func stage2Main(umask string) int {
 		return fail(startFailure{126, err.Error()})
 	}
 	raiseOOMScore()
-	// Handlers become the default action by exec; an ignored signal would stay ignored.
-	signal.Notify(make(chan os.Signal, 1))
+	resetIgnored()
 	var none unix.Sigset_t
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
 	if m, err := strconv.ParseUint(umask, 8, 16); err == nil {
@@ -114,6 +113,20 @@ func stage2Main(umask string) int {
 		}
 	}
 	return fail(execPath(p.argv, p.env))
+}
+
+// resetIgnored gives every signal a handler that was ignored by whoever started the
+// supervisor: handlers become the default action by exec, an ignored signal would stay
+// ignored. The Go runtime has done so for all but these. A stop must still end this
+// process, so that the signals that stop are not taken.
+func resetIgnored() {
+	sigs := []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(s) {
+			sigs = append(sigs, s)
+		}
+	}
+	signal.Notify(make(chan os.Signal, 1), sigs...)
 }
 
 // raiseOOMScore makes the kernel prefer the command to its supervisor.
