@@ -21,7 +21,7 @@ func (a *app) commandsOf() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
-		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.versionCommand(),
+		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
 	}
 }
 

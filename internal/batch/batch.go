@@ -20,6 +20,7 @@ package batch
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -112,6 +113,19 @@ type Executor struct {
 
 	tx      *txn
 	staging Staging
+
+	commits, updates atomic.Int64
+}
+
+// Stats counts what an executor has done.
+type Stats struct {
+	Commits int64 // transactions, each one sync
+	Updates int64 // updates they carried
+}
+
+// Stats returns the counts so far.
+func (e *Executor) Stats() Stats {
+	return Stats{Commits: e.commits.Load(), Updates: e.updates.Load()}
 }
 
 // op is one update. Its state is guarded by the executor's mu.

@@ -141,6 +141,8 @@ func (e *Executor) attempt(ops []*op) (done, later []*op, err error) {
 		return done, later, err
 	}
 	committed = true
+	e.commits.Add(1)
+	e.updates.Add(int64(len(done)))
 	if e.hub.Listening() {
 		e.hub.Ring(e.staging.Hint())
 	}

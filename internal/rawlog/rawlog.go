@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
@@ -36,7 +37,13 @@ type Log struct {
 
 	at, size int64
 	buf      []byte
+
+	syncs, records atomic.Int64
 }
+
+// Stats returns how often the log was synced, and how many records that made
+// durable.
+func (l *Log) Stats() (syncs, records int64) { return l.syncs.Load(), l.records.Load() }
 
 type record struct {
 	data []byte
@@ -125,6 +132,8 @@ func (l *Log) write(batch []*record) error {
 		return err
 	}
 	l.at += int64(len(l.buf))
+	l.syncs.Add(1)
+	l.records.Add(int64(len(batch)))
 	return datasync(l.f)
 }
 

@@ -252,6 +252,12 @@ func (s *Store) Hold() (release func()) { return s.exec.Hold() }
 // Idle reports whether no update is in flight or waits.
 func (s *Store) Idle() bool { return s.exec.Idle() }
 
+// Stats counts this process's commits, each one sync, and the updates they carried.
+func (s *Store) Stats() (commits, updates int64) {
+	st := s.exec.Stats()
+	return st.Commits, st.Updates
+}
+
 // Close implements [store.Store].
 func (s *Store) Close() error {
 	s.closing.Do(func() {
