@@ -280,8 +280,15 @@ func (a *app) wait(ctx context.Context, words []string, anyOne bool, timeout tim
 		if e.err != nil && !errors.Is(e.err, context.DeadlineExceeded) {
 			return e.err
 		}
+		if e.err != nil { // time is up: how far is it?
+			if e.rec, e.err = a.rt.Get(context.WithoutCancel(ctx), ids[e.i]); e.err != nil {
+				return e.err
+			}
+			recs[e.i] = &e.rec
+			continue
+		}
 		recs[e.i] = &e.rec
-		if anyOne && e.err == nil {
+		if anyOne {
 			recs = []*task.Record{&e.rec}
 			break
 		}

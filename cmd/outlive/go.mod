@@ -4,7 +4,9 @@ go 1.26.0
 
 require (
 	github.com/outlive-dev/outlive v0.0.0-00010101000000-000000000000
+	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
 	golang.org/x/sys v0.50.0
 	golang.org/x/term v0.40.0
 )
@@ -23,7 +25,7 @@ require (
 
 require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	golang.org/x/tools v0.52.0 // indirect
 	modernc.org/sqlite v1.62.0 // indirect
 )
 

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -159,6 +161,9 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	if err != nil {
 		return spec, nil, err
 	}
+	if _, taken := env[shell.Cookie]; taken {
+		return spec, nil, usagef("--env %s: it is how a command finds the task it runs in", shell.Cookie)
+	}
 	if f.cleanEnv {
 		spec.Env = env
 	}
@@ -279,7 +284,7 @@ func (a *app) earlyEnd(ctx context.Context, id task.ID) (task.Record, error) {
 	if err != nil {
 		return rec, nil // the task runs; its end will tell
 	}
-	if st, err := b.Recover(ctx, command.RunID(id)); err != nil || st.Phase != shell.Finished {
+	if st, err := b.Recover(ctx, command.RunID(id)); err != nil || st.Phase != shell.Finished && !hopeless(&rec) {
 		return rec, nil // likewise
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -288,6 +293,20 @@ func (a *app) earlyEnd(ctx context.Context, id task.ID) (task.Record, error) {
 		rec = done
 	}
 	return rec, nil
+}
+
+// hopeless reports whether a task's command is not there to be executed.
+func hopeless(r *task.Record) bool {
+	s, ok := specOf(r)
+	if !ok || len(s.Argv) == 0 {
+		return false
+	}
+	name := s.Argv[0]
+	if strings.ContainsRune(name, '/') && !filepath.IsAbs(name) {
+		name = filepath.Join(s.Dir, name)
+	}
+	_, err := exec.LookPath(name)
+	return err != nil
 }
 
 // verdict is a finished task as an exit code. After a command's own code outlive
