@@ -151,7 +151,7 @@ func (e *Executor) attempt(ops []*op) (done, later []*op, err error) {
 
 // now is the store's clock: it has microseconds and never goes back.
 func (e *Executor) now(last time.Time) time.Time {
-	now := e.opts.Clock().UTC().Truncate(time.Microsecond)
+	now := micros(e.opts.Clock())
 	if now.Before(last) {
 		return last
 	}

@@ -51,6 +51,7 @@ func (t *txn) PutInput(in mail.Input) {
 	k := store.InputKey(task.ID(in.Task), in.ID)
 	t.need(k)
 	c := cloneInput(&in)
+	c.At = micros(c.At)
 	t.inputs.put(k, &c)
 	list, _ := t.inboxes.get(task.ID(in.Task))
 	t.inboxes.put(task.ID(in.Task), append(list[:len(list):len(list)], &c))

@@ -336,6 +336,7 @@ func (t *txn) Invocation(key string) (store.Invocation, bool) {
 
 func (t *txn) PutInvocation(i store.Invocation) {
 	t.need(store.InvocationKey(i.Key))
+	i.Expires = micros(i.Expires)
 	t.invocations.put(i.Key, &i)
 }
 
@@ -364,6 +365,12 @@ func (t *txn) RunningWith(ckey string) int {
 	return t.rows.Concurrency[ckey] + n
 }
 
-func (t *txn) PutTimer(a store.Timer) { t.timers.put([2]string{a.Kind, a.Subject}, &a) }
+func (t *txn) PutTimer(a store.Timer) {
+	a.Due = micros(a.Due)
+	t.timers.put([2]string{a.Kind, a.Subject}, &a)
+}
+
+// micros is what every driver keeps of a time outside of records: microseconds.
+func micros(at time.Time) time.Time { return at.UTC().Truncate(time.Microsecond) }
 
 func (t *txn) DropTimer(kind, subject string) { t.timers.put([2]string{kind, subject}, nil) }

@@ -5,8 +5,10 @@ package sqlite
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/outlive-dev/outlive/fault"
 
@@ -28,14 +30,56 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 		return err
 	}
 	defer s.readers.put(c)
-	if err := s.copyTo(ctx, c, path); err != nil {
+	if err := s.copyTo(ctx, c, path, nil); err != nil {
 		return fmt.Errorf("backup to %s: %w", path, classify(err))
 	}
 	return nil
 }
 
-// copyTo copies what c sees now, through the engine, to a file that replaces path.
-func (s *Store) copyTo(ctx context.Context, c *conn, path string) (err error) {
+// Restore makes a store at path, which must not exist, of a backup. It is another
+// incarnation: it has an id of its own and an epoch above every earlier one, so
+// that cursors into what came after the backup are told apart.
+func Restore(ctx context.Context, backup, path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fault.Newf(fault.Exists, "restore to %s: the file exists", path)
+	}
+	s := &Store{path: backup}
+	s.turn = &turnstile{}
+	if err := s.opts.fill(); err != nil {
+		return err
+	}
+	s.driver, s.codecs = newDriver(s), newCodecs()
+	if _, err := os.Stat(backup); err != nil {
+		return fault.Newf(fault.NotFound, "restore from %s: it cannot be read", backup)
+	}
+	err := func() error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		c, err := openConn(fileURI(backup, "", "immutable=1"), lib.SQLITE_OPEN_READONLY)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		if v, err := s.versionOn(c); err != nil {
+			return err
+		} else if v == 0 {
+			return ErrForeign
+		}
+		return s.copyTo(ctx, c, path, func(to *conn) error {
+			now := s.opts.Clock()
+			return to.run(`UPDATE outlive_meta SET id = ?, epoch = max(epoch + 1, ?)`, nil, rand.Text(), now.Unix())
+		})
+	}()
+	if err != nil {
+		return fmt.Errorf("restore from %s: %w", backup, classify(err))
+	}
+	return nil
+}
+
+// copyTo copies what c sees now, through the engine, to a file that replaces path
+// once change, if any, is done to it.
+func (s *Store) copyTo(ctx context.Context, c *conn, path string, change func(to *conn) error) (err error) {
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !os.IsNotExist(err) {
 		return err
@@ -53,7 +97,13 @@ func (s *Store) copyTo(ctx context.Context, c *conn, path string) (err error) {
 	if _, err := c.int64(`SELECT count(*) FROM sqlite_schema`); err != nil {
 		return err
 	}
-	to, err := openConn(fileURI(part, s.path+".turn"), lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
+	// Private, whatever the umask: the engine itself must make its files.
+	like := path + ".like"
+	if err := os.WriteFile(like, nil, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(like)
+	to, err := openConn(fileURI(part, like), lib.SQLITE_OPEN_READWRITE|lib.SQLITE_OPEN_CREATE)
 	if err != nil {
 		return err
 	}
@@ -77,6 +127,15 @@ func (s *Store) copyTo(ctx context.Context, c *conn, path string) (err error) {
 		return ctx.Err()
 	case end != lib.SQLITE_OK:
 		return to.fail(end)
+	}
+	if change != nil {
+		// In one file: a log beside it would not be renamed.
+		if err := to.exec(`PRAGMA journal_mode = delete`); err != nil {
+			return err
+		}
+		if err := change(to); err != nil {
+			return err
+		}
 	}
 	to.close()
 	return os.Rename(part, path)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/outlive-dev/outlive/fault"
 )
 
 // The bytes of PATH.turn that are locked, beyond the holder's pid at its start.
@@ -38,10 +40,17 @@ func openTurnstile(path string) (*turnstile, error) {
 }
 
 func (t *turnstile) enter(s *Store) error {
-	if err := s.patiently("turn", func() error { return lockByte(t.f, byteNext, true) }); err != nil {
+	take := func(at int64) error {
+		err := s.patiently("turn", func() error { return lockByte(t.f, at, true) })
+		if err != nil && fault.KindOf(err) == fault.Unknown {
+			return fmt.Errorf("%w: %w", fault.New(fault.Unavailable, "the store's turnstile does not work"), err)
+		}
 		return err
 	}
-	err := s.patiently("turn", func() error { return lockByte(t.f, byteTurn, true) })
+	if err := take(byteNext); err != nil {
+		return err
+	}
+	err := take(byteTurn)
 	unlockByte(t.f, byteNext)
 	if err != nil {
 		return err

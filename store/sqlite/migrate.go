@@ -83,7 +83,7 @@ func (s *Store) prepare(context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := s.version()
+	have, logged, err := s.version()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *Store) prepare(context.Context) error {
 	if s.readOnly {
 		return fmt.Errorf("%w, and has an old schema", ErrReadOnly)
 	}
-	if have < len(steps) {
+	if have < len(steps) || !logged {
 		if err := s.patiently("the other processes' open stores", func() error { return lockByte(s.turn.f, byteOpen, true) }); err != nil {
 			return err
 		}
@@ -107,14 +107,12 @@ func (s *Store) prepare(context.Context) error {
 	return s.patiently("migration", func() error { return lockByte(s.turn.f, byteOpen, false) })
 }
 
-// version reads which schema the file has, 0 for none, and the store's identity.
-func (s *Store) version() (int, error) {
+// version reads which schema the file has, 0 for none, whether it has a log, and
+// the store's identity.
+func (s *Store) version() (have int, logged bool, err error) {
 	c, err := s.connect()
-	if err != nil && s.readOnly {
-		return 0, err
-	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	v, err := s.versionOn(c)
 	if err != nil && s.readOnly && codeOf(err)&0xff == lib.SQLITE_CANTOPEN && s.logEmpty() {
@@ -122,22 +120,42 @@ func (s *Store) version() (int, error) {
 		c.close()
 		s.sealed = true
 		if c, err = s.connect(); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		v, err = s.versionOn(c)
 	}
+	if err == nil {
+		err = c.run(`PRAGMA journal_mode`, func(st *stmt) error {
+			logged = st.colText(0) == "wal"
+			return nil
+		})
+	}
 	if err != nil {
 		c.close()
-		return 0, err
+		return 0, false, err
 	}
 	s.readers.adopt(c)
-	return v, nil
+	return v, logged, nil
 }
 
 // logEmpty reports whether there is no log whose frames a reader would need.
 func (s *Store) logEmpty() bool {
 	_, err := os.Stat(s.path + "-wal")
 	return os.IsNotExist(err)
+}
+
+// checkSums compares the steps that were taken with those this version has.
+func checkSums(c *conn) error {
+	steps, err := migrations()
+	if err != nil {
+		return err
+	}
+	return c.run(`SELECT version, name, sum FROM outlive_migrations`, func(st *stmt) error {
+		if n := st.colInt(0); n >= 1 && n <= int64(len(steps)) && steps[n-1].sum != st.colText(2) {
+			return fmt.Errorf("%w: its migration %s is not this version's", ErrForeign, st.colText(1))
+		}
+		return nil
+	})
 }
 
 func (s *Store) versionOn(c *conn) (int, error) {
@@ -154,6 +172,9 @@ func (s *Store) versionOn(c *conn) (int, error) {
 			return 0, ErrForeign
 		}
 		return 0, nil
+	}
+	if err := checkSums(c); err != nil {
+		return 0, err
 	}
 	v, err := c.int64(`SELECT max(version) FROM outlive_migrations`)
 	if err != nil {
@@ -175,8 +196,8 @@ func (s *Store) migrate(steps []migration) error {
 	}
 	defer c.close()
 	have, err := s.versionOn(c)
-	if err != nil || have >= len(steps) {
-		return err // another process was first
+	if err != nil {
+		return err
 	}
 	// The mode is a property of the file, and can only be set outside of a transaction.
 	if err := s.patiently("switch to a log", func() error { return c.exec(`PRAGMA journal_mode = wal`) }); err != nil {
@@ -185,9 +206,9 @@ func (s *Store) migrate(steps []migration) error {
 	if err := c.exec(s.checkpointPragmas()); err != nil {
 		return err
 	}
-	if have > 0 {
+	if have > 0 && have < len(steps) {
 		bak := fmt.Sprintf("%s.v%d.bak", s.path, have)
-		if err := s.copyTo(context.Background(), c, bak); err != nil { //nolint:forbidigo // a copy that is begun is finished
+		if err := s.copyTo(context.Background(), c, bak, nil); err != nil { //nolint:forbidigo // a copy that is begun is finished
 			return fmt.Errorf("copy before migration: %w", err)
 		}
 	}

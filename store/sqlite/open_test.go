@@ -6,6 +6,7 @@ package sqlite_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"flag"
 	"fmt"
@@ -304,6 +305,76 @@ func TestBackup(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.part")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	st := fresh(t, sqlite.Options{}).(*sqlite.Store)
+	if err := put(t, st, "a"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	backup, path := filepath.Join(dir, "backup.db"), filepath.Join(dir, "new", "outlive.db")
+	if err := st.Backup(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlite.Restore(t.Context(), backup, path); err != nil {
+		t.Fatal(err)
+	}
+	st2 := openAt(t, path, sqlite.Options{})
+	if !has(t, st2, "a") {
+		t.Error("the restored store lacks what was in the backup")
+	}
+	if was, is := st.Info(), st2.Info(); is.ID == was.ID || is.Epoch <= was.Epoch {
+		t.Errorf("Info of the restored store = %+v, want another id and a higher epoch than %+v", is, was)
+	}
+	if err := put(t, st2, "b"); err != nil {
+		t.Errorf("Update of the restored store = %v", err)
+	}
+	if err := sqlite.Restore(t.Context(), backup, path); !fault.Is(err, fault.Exists) {
+		t.Errorf("Restore over a store = %v, want Exists", err)
+	}
+	if err := sqlite.Restore(t.Context(), backup+"none", path+"2"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("Restore of nothing = %v, want NotFound", err)
+	}
+	if list, _ := filepath.Glob(filepath.Join(dir, "*")); len(list) != 2 {
+		t.Errorf("left behind: %v", list)
+	}
+}
+
+func TestViewEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	st := fresh(t, sqlite.Options{})
+	for range 20 {
+		var keys []store.Key
+		for range 1000 {
+			keys = append(keys, store.TaskKey(task.ID(rand.Text())))
+		}
+		err := st.Update(t.Context(), keys, func(tx store.Tx) error {
+			for _, k := range keys {
+				tx.PutTask(task.Record{ID: task.ID(k.A), State: task.Pending, CreatedAt: tx.Now()})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	err := st.View(ctx, func(v store.View) error {
+		for { // each look goes through every id
+			if _, err := v.Find("none", 0); err != nil {
+				return err
+			}
+		}
+	})
+	if !fault.Is(err, fault.Timeout) {
+		t.Errorf("View = %v, want its context's error", err)
+	}
+	if !has(t, st, "x") && has(t, st, "y") {
+		t.Error("the next view is disturbed")
 	}
 }
 

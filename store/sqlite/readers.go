@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/store"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
 )
 
 // keptReaders is how many idle reading connections stay open.
@@ -111,6 +114,7 @@ func (s *Store) View(ctx context.Context, fn func(store.View) error) error {
 		return classify(err)
 	}
 	defer func() { _ = c.run(`ROLLBACK`, nil) }()
+	defer c.interruptOn(ctx)()
 	clock, err := c.int64(`SELECT clock FROM outlive_meta`) // the snapshot begins
 	if err != nil {
 		return classify(err)
@@ -119,5 +123,29 @@ func (s *Store) View(ctx context.Context, fn func(store.View) error) error {
 	if last := fromMicros(clock); now.Before(last) {
 		now = last
 	}
-	return fn(&view{c: c, now: now})
+	err = fn(&view{c: c, now: now})
+	if err != nil && ctx.Err() != nil && codeOf(err) == lib.SQLITE_INTERRUPT {
+		return ctx.Err()
+	}
+	return err
+}
+
+// interruptOn ends the statements of c once ctx ends, until stop is called, which
+// returns only when no interrupt can come any more.
+func (c *conn) interruptOn(ctx context.Context) (stop func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(done)
+		tls := libc.NewTLS() // that of c is in use
+		defer tls.Close()
+		lib.Xsqlite3_interrupt(tls, c.db)
+	})
+	return func() {
+		if !cancel() {
+			<-done
+		}
+	}
 }

@@ -30,7 +30,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -118,7 +117,6 @@ type Store struct {
 	readers  readers
 	group    lifecycle.Group
 	closing  sync.Once
-	closed   atomic.Bool
 }
 
 var _ store.Store = (*Store)(nil)
@@ -264,7 +262,6 @@ func (s *Store) Close() error {
 		if s.exec != nil {
 			s.exec.Close()
 		}
-		s.closed.Store(true)
 		s.hub.Close()
 		_ = s.group.Stop(context.Background()) //nolint:forbidigo // what runs ends with the hub
 		s.readers.close()
