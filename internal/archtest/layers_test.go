@@ -5,6 +5,8 @@ package archtest
 
 import (
 	"fmt"
+	"go/doc"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,35 +148,54 @@ func checkPure(t *tree) []string {
 	return out
 }
 
-// layerTable renders the rows for docs/architecture.md, with the packages that exist.
+// layerTable renders the packages that exist for docs/architecture.md: the layer, and
+// the first sentence of what the package says of itself.
 func layerTable(t *tree) string {
-	here := map[string]bool{}
+	rows := map[float64][]string{}
 	for _, dir := range t.dirs() {
-		if _, family, ok := place(dir); ok {
-			here[family] = true
+		l, _, ok := place(dir)
+		if !ok || strings.Contains(dir, "/internal/") {
+			continue
 		}
+		name := "`" + dir + "`"
+		if dir == "." {
+			name = "`outlive`, the root"
+		}
+		rows[l.n] = append(rows[l.n], fmt.Sprintf("| %v | %s | %s |\n", l.n, name, t.synopsis(dir)))
 	}
 	var b strings.Builder
-	b.WriteString("| layer | packages | what they are | never imports |\n| ---: | --- | --- | --- |\n")
+	b.WriteString("| layer | package | |\n| ---: | --- | --- |\n")
 	for _, l := range layers {
-		var pkgs, never []string
-		for _, p := range l.pkgs {
-			switch {
-			case !here[p]:
-			case p == ".":
-				pkgs = append(pkgs, "outlive (the root)")
-			default:
-				pkgs = append(pkgs, "`"+strings.TrimSuffix(p, "/...")+"`")
-			}
-		}
+		b.WriteString(strings.Join(rows[l.n], ""))
+	}
+	b.WriteString("\n")
+	for _, l := range layers {
 		for _, n := range l.never {
-			never = append(never, fmt.Sprint("layer ", n))
-		}
-		if len(pkgs) > 0 {
-			fmt.Fprintf(&b, "| %v | %s | %s | %s |\n", l.n, strings.Join(pkgs, ", "), l.what, strings.Join(never, ", "))
+			if len(rows[l.n]) > 0 {
+				fmt.Fprintf(&b, "Layer %v (%s) never imports layer %v.\n", l.n, l.what, n)
+			}
 		}
 	}
 	return b.String()
+}
+
+var (
+	packageWords = regexp.MustCompile(`^(Package|Command) \w+ `)
+	docLink      = regexp.MustCompile(`\[([\w.]+)\]`)
+)
+
+// synopsis returns the first sentence of a package's comment, without "Package x".
+func (t *tree) synopsis(dir string) string {
+	for _, s := range t.pkgs[dir] {
+		if s.test || s.ast.Doc == nil {
+			continue
+		}
+		text := new(doc.Package).Synopsis(s.ast.Doc.Text())
+		text = packageWords.ReplaceAllString(text, "")
+		text = docLink.ReplaceAllString(text, "$1")
+		return strings.ReplaceAll(strings.TrimSuffix(text, "."), "|", "\\|")
+	}
+	return ""
 }
 
 func TestLayers(t *testing.T) { report(t, checkLayers(repo(t))) }

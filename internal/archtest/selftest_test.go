@@ -168,10 +168,10 @@ func TestRulesFind(t *testing.T) {
 			architecture: "# A\n" + tableBegin + "old\n" + tableEnd,
 		}, []string{"stale"}},
 		{"table: fresh", checkTable, map[string]string{
-			"a.go":      "package outlive",
-			"task/a.go": "package task",
-			architecture: "# A\n" + tableBegin + "| layer | packages | what they are | never imports |\n| ---: | --- | --- | --- |\n" +
-				"| 2 | `task` | pure models |  |\n| 7 | outlive (the root) | the Runtime | layer 5 |\n" + tableEnd + "more\n",
+			"a.go":      "// Package outlive runs [Runtime.Run]. And more.\npackage outlive",
+			"task/a.go": "// Package task is a|b.\npackage task",
+			architecture: "# A\n" + tableBegin + "| layer | package | |\n| ---: | --- | --- |\n| 2 | `task` | is a\\|b |\n" +
+				"| 7 | `outlive`, the root | runs Runtime.Run |\n\nLayer 7 (the Runtime) never imports layer 5.\n" + tableEnd + "more\n",
 		}, nil},
 		{"table: none", checkTable, map[string]string{architecture: "# A\n"}, []string{"missing"}},
 	}
