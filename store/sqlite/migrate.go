@@ -64,7 +64,7 @@ const migrationTable = `CREATE TABLE IF NOT EXISTS outlive_migrations (
 
 func (s *Store) writerPragmas() string {
 	return `PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = ` + string(s.opts.Sync) +
-		`; PRAGMA cache_size = -32768; PRAGMA temp_store = memory`
+		`; PRAGMA cache_size = -16384; PRAGMA temp_store = memory`
 }
 
 func (s *Store) checkpointPragmas() string {
