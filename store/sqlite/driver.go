@@ -29,7 +29,8 @@ type driver struct {
 	inTx    bool
 	flushed bool  // the caches hold what is not committed
 	clock   int64 // the newest commit's time
-	writes  int64 // the number of commits the caches are valid for
+	writes  int64 // the number of commits the caches are valid for, -1 for none
+	seen    int64 // the number of commits at the last look, for the hub
 	known   atomic.Int64
 
 	tasks   recent[task.ID, *taskRow]
@@ -110,13 +111,13 @@ func (d *driver) Begin() (time.Time, error) {
 		return time.Time{}, classify(err)
 	}
 	if writes != d.writes {
-		other := d.writes >= 0
 		d.forget()
 		d.writes = writes
+	}
+	if writes != d.seen {
+		d.seen = writes
 		d.known.Store(writes)
-		if other {
-			d.s.hub.Ring(store.Hint{Any: true})
-		}
+		d.s.hub.Ring(store.Hint{Any: true}) // another process's, or one whose answer was lost
 	}
 	return fromMicros(d.clock), nil
 }
@@ -139,6 +140,7 @@ func (d *driver) Commit() error {
 	d.inTx, d.flushed = false, false
 	d.s.turn.leave()
 	d.writes++
+	d.seen = d.writes
 	d.known.Store(d.writes)
 	d.s.fail.hit(failAfterCommit)
 	d.s.ckpt.wrote(d)

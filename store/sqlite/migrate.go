@@ -181,7 +181,8 @@ func (s *Store) versionOn(c *conn) (int, error) {
 		return 0, err
 	}
 	err = c.run(`SELECT id, epoch, writes FROM outlive_meta`, func(st *stmt) error {
-		s.driver.known.Store(st.colInt(2))
+		s.driver.seen = st.colInt(2)
+		s.driver.known.Store(s.driver.seen)
 		s.info = store.Info{ID: st.colText(0), Driver: "sqlite", Path: s.path, Epoch: st.colInt(1), Schema: int(v)}
 		return nil
 	})
