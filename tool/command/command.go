@@ -159,7 +159,7 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 	generation, attempt := a.Fence()
 	fence := shell.Fence{Generation: generation, Attempt: attempt}
 	if spec.Environ && req.Environ == nil {
-		if res, over := c.forgo(ctx, b, id, fence); over {
+		if res, over := c.forgo(ctx, b, id, fence, environGone); over {
 			return res
 		}
 	}
@@ -170,12 +170,17 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 	return c.follow(ctx, a, b, id, fence)
 }
 
-const environGone = "its environment was given by a process that has ended"
+// Why a run was given up before it started.
+const (
+	environGone    = "its environment was given by a process that has ended"
+	supervisorGone = "its supervisor died before it could start it"
+)
 
-// forgo gives up a run that has not started and whose environment is gone: it is not
-// started in another environment, and the stop keeps a starter that only sleeps from
-// starting it later. over is false when there is a run to follow.
-func (c *Commands) forgo(ctx context.Context, b shell.Recoverable, id shell.RunID, f shell.Fence) (res work.Result, over bool) {
+// forgo gives up a run that has not started: because its environment is gone, and it
+// is not started in another one, or because its supervisor died. The stop keeps a
+// starter that only sleeps from starting it later. over is false when there is a run
+// to follow.
+func (c *Commands) forgo(ctx context.Context, b shell.Recoverable, id shell.RunID, f shell.Fence, why string) (res work.Result, over bool) {
 	free := context.WithoutCancel(ctx)
 	st, err := b.Recover(free, id)
 	switch {
@@ -184,13 +189,13 @@ func (c *Commands) forgo(ctx context.Context, b shell.Recoverable, id shell.RunI
 	case st.Phase != shell.NeverStarted && (st.Phase != shell.UnknownRun || st.Reason == shell.ReasonReleased):
 		return work.Result{}, false
 	}
-	if err := b.Stop(free, id, f, shell.StopRequest{Reason: environGone, Grace: shell.AtOnce}); err != nil {
+	if err := b.Stop(free, id, f, shell.StopRequest{Reason: why, Grace: shell.AtOnce}); err != nil {
 		return startFailed(err), true
 	}
 	x, err := b.Wait(free, id)
 	switch {
 	case err != nil || !x.Started:
-		return notStarted(environGone), true
+		return notStarted(why), true
 	case x.Cause == shell.Canceled:
 		return work.Lost(CodeLost, "it was stopped in the moment in which it started").WithDetail(exitPayload(x)).At(x.EndedAt), true
 	default:
@@ -219,6 +224,12 @@ func startFailed(err error) work.Result {
 // the command running.
 func (c *Commands) follow(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID, f shell.Fence) work.Result {
 	err := c.copy(ctx, a, b, id, false)
+	if errors.Is(err, errNeverStarted) {
+		if res, over := c.forgo(ctx, b, id, f, supervisorGone); over {
+			return res
+		}
+		return c.follow(ctx, a, b, id, f) // it started in that moment
+	}
 	if ctx.Err() == nil && err != nil {
 		return work.Retry("journal", err.Error())
 	}
@@ -298,6 +309,9 @@ func exitPayload(x shell.Exit) task.Payload {
 
 func eventOf(id shell.RunID) string { return string(id) + "/out" }
 
+// errNeverStarted says that there is nothing to follow.
+var errNeverStarted = errors.New("the run was never started")
+
 // copy journals output from where the event ends until the run ends, the journal's
 // limit is reached, or ctx ends. A part's id is its offset, so a replay is a no-op.
 func (c *Commands) copy(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID, flush bool) error {
@@ -338,6 +352,11 @@ func (c *Commands) copy(ctx context.Context, a *work.Attempt, b shell.Recoverabl
 		from = ch.Next
 		if ch.End || ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if from == 0 { // nothing yet: is there somebody who will write?
+			if st, err := b.Recover(ctx, id); err == nil && st.Phase == shell.NeverStarted {
+				return errNeverStarted
+			}
 		}
 	}
 }

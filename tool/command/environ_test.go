@@ -27,6 +27,12 @@ func (b *backend) Recover(context.Context, shell.RunID) (shell.State, error) { r
 
 func (b *backend) Start(context.Context, shell.RunID, shell.Fence, shell.Request) error {
 	b.starts++
+	switch b.state.Phase {
+	case shell.NeverStarted:
+		b.state = shell.State{Phase: shell.Finished, Exit: &shell.Exit{Cause: shell.Exited, Code: new(int), Started: true}}
+	case shell.Live:
+		b.state.Phase = shell.NeverStarted
+	}
 	return nil
 }
 
@@ -37,7 +43,7 @@ func (b *backend) Stop(context.Context, shell.RunID, shell.Fence, shell.StopRequ
 }
 
 func (b *backend) Read(context.Context, shell.RunID, int64, int, time.Duration) (shell.Chunk, error) {
-	return shell.Chunk{End: true}, nil
+	return shell.Chunk{End: b.state.Exit != nil}, nil
 }
 
 func (b *backend) Wait(context.Context, shell.RunID) (shell.Exit, error) {
@@ -53,9 +59,10 @@ type port struct{ work.Port }
 func (port) Tail(context.Context, string) (journal.Tail, error) { return journal.Tail{}, nil }
 func (port) Emit(context.Context, work.Part) error              { return nil }
 
-// TestEnvironmentGone has an adopter find a run whose environment came from a process
-// that has died: it must not be started with another one.
-func TestEnvironmentGone(t *testing.T) {
+// TestNeverStarted has an adopter find a run in any state. One whose environment came
+// from a process that has died must not be started with another one, and one whose
+// supervisor died before the command could run is not waited for for ever.
+func TestNeverStarted(t *testing.T) {
 	t.Parallel()
 	ended := shell.Exit{Cause: shell.Exited, Code: new(int), Started: true}
 	for _, tt := range []struct {
@@ -69,7 +76,8 @@ func TestEnvironmentGone(t *testing.T) {
 		{"no trace of the run", shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonStateMissing}, true, 0, true, command.CodeStartFailed},
 		{"locked, then dead", shell.State{Phase: shell.NeverStarted}, true, 0, true, command.CodeStartFailed},
 		{"it has run", shell.State{Phase: shell.Finished, Exit: &ended}, true, 1, false, ""},
-		{"anybody may start it", shell.State{Phase: shell.NeverStarted}, false, 1, false, command.CodeStartFailed},
+		{"anybody may start it", shell.State{Phase: shell.NeverStarted}, false, 1, false, ""},
+		{"it was started, and its supervisor died", shell.State{Phase: shell.Live}, false, 1, true, command.CodeStartFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
