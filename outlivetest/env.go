@@ -261,6 +261,9 @@ func (e *Env) Count(name string) int {
 	return e.marks[name]
 }
 
+// Started returns how often a [Start] of the task was committed.
+func (e *Env) Started(id task.ID) int { return e.Count("started/" + string(id)) }
+
 // Runs returns how many attempts of the task an executor was entered for.
 func (e *Env) Runs(id task.ID) (n int) {
 	e.mu.Lock()
@@ -309,6 +312,9 @@ func (i *Instance) Runtime() *outlive.Runtime { return i.rt }
 
 // Crash stops the instance dead, see [Env.Crash].
 func (i *Instance) Crash() { i.h.set(dead) }
+
+// Crashed reports whether the instance has crashed.
+func (i *Instance) Crashed() bool { return !i.h.alive() }
 
 // Hang makes every call to the store wait until Resume: a disk that does not
 // answer, or a process that is stopped.

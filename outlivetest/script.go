@@ -203,11 +203,19 @@ func emit(event, data string, final, flush bool) Step {
 	}
 }
 
-// Start commits that something lives outside which a cancel must stop.
+// Start commits that something lives outside which a cancel must stop, unless an
+// earlier attempt has. [Env.Started] counts how often it did.
 func Start() Step {
 	return func(p *play) *work.Result {
-		p.started = p.a.Task().Recoverable
-		return p.wrote(p.a.CommitStart(p.ctx, work.Begin{Outside: true}))
+		if p.a.Task().StartCommitted {
+			return nil
+		}
+		err := p.a.CommitStart(p.ctx, work.Begin{Outside: true})
+		if err == nil {
+			p.started = p.a.Task().Recoverable
+			Mark("started/" + string(p.a.ID()))(p)
+		}
+		return p.wrote(err)
 	}
 }
 

@@ -475,7 +475,8 @@ func (s *stage) decide(l *line) string {
 }
 
 // child creates a parent-owned task under its parent's present attempt, or under the
-// hold that another child was created with: child ID parent=P [hold=OTHER].
+// hold and in the generation that another child was created with: child ID parent=P
+// [hold=OTHER] [gen=N].
 func (s *stage) child(l *line) string {
 	parent := s.env.Get(task.ID(l.opts["parent"]))
 	hold := task.Hold{Parent: parent.ID, Attempt: parent.Attempt, Lease: parent.Lease}
@@ -485,13 +486,17 @@ func (s *stage) child(l *line) string {
 	if other := task.ID(l.opts["hold"]); other != "" {
 		hold.Attempt, hold.Lease = s.holds[other].Attempt, s.holds[other].Lease
 	}
+	generation := parent.Generation
+	if n := s.number(l, "gen"); n > 0 {
+		generation = n
+	}
 	s.holds[l.id()] = hold
 	c := task.Create{Record: task.Record{
 		ID: l.id(), Executor: "reads.v1", ReadsInput: l.opts["reads"] != "no", Parent: parent.ID, Owner: task.OwnerParent, Hold: hold,
-		Publication: task.Deferred, Recoverable: l.opts["recoverable"] != "",
+		Publication: task.Deferred, Recoverable: l.opts["recoverable"] != "", Spec: task.Payload{Media: "text/plain", Data: []byte(l.body)},
 	}}
 	err := s.env.Store().Update(s.t.Context(), apply.CreateKeys(&c.Record), func(tx store.Tx) error {
-		_, err := apply.Create(tx, c)
+		_, err := apply.CreateOwned(tx, c, generation)
 		return err
 	})
 	return s.said(l.id(), err)

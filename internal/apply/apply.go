@@ -45,9 +45,31 @@ func Step(tx store.Tx, id task.ID, c task.Command) (Outcome, error) {
 	return step(tx, r, c)
 }
 
-// Create stages a new task. The id must be declared, and so must the keys of its
-// stream, its name, its parent and its queue where it has them: CreateKeys.
+// CreateOwned is Create of a task that an attempt of its parent drives. Generation is
+// that of the parent as the attempt knows it: with the hold it proves that the parent
+// is still driven by that very attempt (I-11). The hold alone would not: after a
+// handoff the parent may have an attempt of the same number under the same lease.
+func CreateOwned(tx store.Tx, c task.Create, generation int64) (Outcome, error) {
+	if c.Record.Owner != task.OwnerParent {
+		return Outcome{}, fault.Newf(fault.Invalid, "create task %s: owner %q does not drive it", c.Record.ID, c.Record.Owner)
+	}
+	parent, ok := tx.Task(c.Record.Parent)
+	if err := proved(tx, c.Record.Hold, generation, parent, ok); err != nil {
+		return Outcome{}, fmt.Errorf("create task under %s: %w", c.Record.Parent, err)
+	}
+	return create(tx, c)
+}
+
+// Create stages a new task of the manager. The id must be declared, and so must the
+// keys of its stream, its name, its parent and its queue where it has them: CreateKeys.
 func Create(tx store.Tx, c task.Create) (Outcome, error) {
+	if c.Record.Owner == task.OwnerParent {
+		return Outcome{}, fault.Newf(fault.Invalid, "create task %s: a parent-owned task needs the proof of its parent's attempt", c.Record.ID)
+	}
+	return create(tx, c)
+}
+
+func create(tx store.Tx, c task.Create) (Outcome, error) {
 	if old, ok := tx.Task(c.Record.ID); ok {
 		return Outcome{Record: old}, fault.Newf(fault.Exists, "create task: id %s is taken", c.Record.ID)
 	}
@@ -58,13 +80,7 @@ func Create(tx store.Tx, c task.Create) (Outcome, error) {
 		}
 	}
 	if p := c.Record.Parent; p != "" {
-		parent, ok := tx.Task(p)
-		if c.Record.Owner == task.OwnerParent && fenced {
-			if err := proved(tx, c.Record.Hold, parent, ok); err != nil {
-				return Outcome{}, fmt.Errorf("create task under %s: %w", p, err)
-			}
-		}
-		if ok {
+		if parent, ok := tx.Task(p); ok {
 			if err := inherit(&c.Record, parent); err != nil {
 				return Outcome{}, err
 			}
@@ -85,12 +101,15 @@ func CreateKeys(r *task.Record) []store.Key {
 	return keys
 }
 
-// proved wants the hold of a parent-owned child to be that of the attempt which
-// drives the parent now, under a live lease (I-11): an attempt that was replaced, or
-// has handed the parent off, creates nothing below it.
-func proved(tx store.Tx, h task.Hold, parent task.Record, ok bool) error {
+// proved wants the hold to be that of the attempt which drives the parent now, under a
+// live lease: an attempt that was replaced, or has handed the parent off, creates
+// nothing below it.
+func proved(tx store.Tx, h task.Hold, generation int64, parent task.Record, ok bool) error {
+	if !fenced {
+		return nil
+	}
 	k := store.WorkerKey(h.Lease.Worker)
-	if h.Lease.IsZero() || !ok {
+	if h.Lease.IsZero() || !ok || parent.Generation != generation {
 		return ErrFenced
 	}
 	if !tx.Declared(k) {

@@ -242,9 +242,36 @@ func (a *attempt) heed(err error) {
 	}
 }
 
+// answerTries is how often a write is made whose answers are lost.
+const answerTries = 5
+
+// sure makes a write again whose answer was lost: one that changes nothing when it was
+// made before. Again is true from the second time on.
+func (a *attempt) sure(ctx context.Context, write func(again bool) error) error {
+	for try := 1; ; try++ {
+		err := write(try > 1)
+		if !fault.Is(err, fault.UnknownOutcome) || try == answerTries {
+			return err
+		}
+		t := time.NewTimer(time.Duration(try*try) * 5 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+}
+
 // CommitStart implements work.Port.
 func (a *attempt) CommitStart(ctx context.Context, b work.Begin) error {
-	_, err := a.step(ctx, task.CommitStart{Fence: a.fence, Checkpoint: b.Checkpoint, Place: b.Place, Outside: b.Outside})
+	err := a.sure(ctx, func(again bool) error {
+		_, err := a.step(ctx, task.CommitStart{Fence: a.fence, Checkpoint: b.Checkpoint, Place: b.Place, Outside: b.Outside})
+		if again && errors.Is(err, task.ErrStarted) {
+			return nil // by the one whose answer was lost
+		}
+		return err
+	})
 	if err == nil || errors.Is(err, task.ErrStarted) {
 		a.mu.Lock()
 		a.started = true
@@ -262,14 +289,18 @@ func (a *attempt) committed() bool {
 
 // Checkpoint implements work.Port.
 func (a *attempt) Checkpoint(ctx context.Context, cp task.Checkpoint) error {
-	_, err := a.step(ctx, task.Save{Fence: a.fence, Checkpoint: cp})
-	return err
+	return a.sure(ctx, func(bool) error {
+		_, err := a.step(ctx, task.Save{Fence: a.fence, Checkpoint: cp})
+		return err
+	})
 }
 
 // CommitInput implements work.Port.
 func (a *attempt) CommitInput(ctx context.Context, cursor int64, cp *task.Checkpoint) error {
-	_, err := a.step(ctx, task.CommitInput{Fence: a.fence, Cursor: cursor, Checkpoint: cp})
-	return err
+	return a.sure(ctx, func(bool) error {
+		_, err := a.step(ctx, task.CommitInput{Fence: a.fence, Cursor: cursor, Checkpoint: cp})
+		return err
+	})
 }
 
 // Emit implements work.Port.
@@ -283,13 +314,21 @@ func (a *attempt) Emit(ctx context.Context, p work.Part) error {
 	}
 	flush := p.Flush && a.mayFlush(len(p.Data))
 	keys := append(apply.PartKeys(a.rec.ID, e), store.WorkerKey(a.fence.Lease.Worker))
-	err := a.d.st.Update(ctx, keys, func(tx store.Tx) error {
-		if err := apply.Live(tx, a.fence.Lease); err != nil {
+	write := func(bool) error {
+		return a.d.st.Update(ctx, keys, func(tx store.Tx) error {
+			if err := apply.Live(tx, a.fence.Lease); err != nil {
+				return err
+			}
+			_, err := apply.Part(tx, a.rec.ID, a.fence, e, flush)
 			return err
-		}
-		_, err := apply.Part(tx, a.rec.ID, a.fence, e, flush)
-		return err
-	})
+		})
+	}
+	var err error
+	if e.Part == "" {
+		err = write(false) // an event of its own: again would be a second one
+	} else {
+		err = a.sure(ctx, write)
+	}
 	a.heed(err)
 	return err
 }

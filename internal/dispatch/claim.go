@@ -245,61 +245,22 @@ type Launch struct {
 	Here bool
 }
 
+// launchTries is how often a launch looks for a lease that holds.
+const launchTries = 3
+
 // Launch creates a task, and starts it here when asked to.
-func (d *Dispatcher) Launch(ctx context.Context, l Launch) (Launched, error) {
-	rec := &l.Create.Record
-	keys := append(apply.CreateKeys(rec), startKeys(rec)...)
-	var lease task.Lease
-	if l.Here || l.Observer != "" {
-		var err error
-		if lease, err = d.ensure(ctx); err != nil {
-			return Launched{}, err
-		}
-		keys = append(keys, store.WorkerKey(lease.Worker), store.ObserversKey(rec.ID))
-	}
-	if l.Invocation != nil {
-		keys = append(keys, store.InvocationKey(l.Invocation.Key))
-	}
+func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err error) {
 	if l.Observer != "" {
 		d.mu.Lock()
 		d.claims[l.Observer] = struct{}{}
 		d.mu.Unlock()
 	}
-	var out Launched
-	err := d.st.Update(ctx, keys, func(tx store.Tx) error {
-		out = Launched{}
-		if !lease.IsZero() {
-			if err := apply.Live(tx, lease); err != nil {
-				return err
-			}
+	for range launchTries {
+		var lease task.Lease
+		if out, lease, err = d.launch(ctx, &l); !errors.Is(err, apply.ErrLease) {
+			break
 		}
-		if l.Invocation != nil {
-			if done, err := invoked(tx, l, &out); done || err != nil {
-				return err
-			}
-		}
-		made, err := apply.Create(tx, l.Create)
-		if err != nil {
-			return err
-		}
-		out.Record = made.Record
-		if l.Observer != "" {
-			tx.PutObserver(store.Observer{Task: rec.ID, ID: l.Observer, Kind: "claim", Lease: lease, CreatedAt: tx.Now()})
-		}
-		if !l.Here {
-			return nil
-		}
-		r, err := d.startHere(tx, rec.ID, lease)
-		if fault.Is(err, fault.Unavailable) {
-			return nil // it stays pending
-		}
-		if err == nil {
-			out.Record, out.Started = r, true
-		}
-		return err
-	})
-	if fault.Is(err, fault.UnknownOutcome) {
-		out, err = d.readLaunch(ctx, &l, lease, err)
+		d.lapse(lease) // it ran out meanwhile: that is ours to know, not the caller's
 	}
 	if err != nil {
 		d.Unclaim(l.Observer)
@@ -309,6 +270,61 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (Launched, error) {
 		d.begin(out.Record)
 	}
 	return out, nil
+}
+
+func (d *Dispatcher) launch(ctx context.Context, l *Launch) (out Launched, lease task.Lease, err error) {
+	rec := &l.Create.Record
+	keys := append(apply.CreateKeys(rec), startKeys(rec)...)
+	if l.Here || l.Observer != "" {
+		if lease, err = d.ensure(ctx); err != nil {
+			return Launched{}, lease, err
+		}
+		keys = append(keys, store.WorkerKey(lease.Worker), store.ObserversKey(rec.ID))
+	}
+	if l.Invocation != nil {
+		keys = append(keys, store.InvocationKey(l.Invocation.Key))
+	}
+	err = d.st.Update(ctx, keys, func(tx store.Tx) (err error) {
+		out, err = d.launchIn(tx, l, lease)
+		return err
+	})
+	if fault.Is(err, fault.UnknownOutcome) {
+		out, err = d.readLaunch(ctx, l, lease, err)
+	}
+	return out, lease, err
+}
+
+func (d *Dispatcher) launchIn(tx store.Tx, l *Launch, lease task.Lease) (out Launched, err error) {
+	if !lease.IsZero() {
+		if err := apply.Live(tx, lease); err != nil {
+			return out, err
+		}
+	}
+	if l.Invocation != nil {
+		if done, err := invoked(tx, *l, &out); done || err != nil {
+			return out, err
+		}
+	}
+	made, err := apply.Create(tx, l.Create)
+	if err != nil {
+		return out, err
+	}
+	id := made.Record.ID
+	out.Record = made.Record
+	if l.Observer != "" {
+		tx.PutObserver(store.Observer{Task: id, ID: l.Observer, Kind: "claim", Lease: lease, CreatedAt: tx.Now()})
+	}
+	if !l.Here {
+		return out, nil
+	}
+	r, err := d.startHere(tx, id, lease)
+	switch {
+	case fault.Is(err, fault.Unavailable):
+		return out, nil // it stays pending
+	case err == nil:
+		out.Record, out.Started = r, true
+	}
+	return out, err
 }
 
 // readLaunch finds out what became of a creation of unknown outcome. Ids are not
