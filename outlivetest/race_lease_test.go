@@ -151,7 +151,7 @@ func TestRace_claim_answer_lost(t *testing.T) {
 		i.Lose(r.chance(3))
 		rec := r.end(id)
 		r.want(id, rec.State == task.Completed, "ended %s", rec.State)
-		r.want(id, int64(r.env.Runs(id)) == rec.Attempt, "attempt %d, ran %d times", rec.Attempt, r.env.Runs(id))
+		r.want(id, int64(r.env.Runs(id)) <= rec.Attempt, "attempt %d, ran %d times", rec.Attempt, r.env.Runs(id))
 	})
 }
 

@@ -173,8 +173,10 @@ func (d *Dispatcher) take(ctx context.Context, due []task.Record, n int, lease t
 var errNotTaken = fault.New(fault.Conflict, "start task: it was not started")
 
 // readBack finds out whether a start of unknown outcome has happened: nothing else
-// makes that attempt under that lease.
+// makes that attempt under that lease. It does so also while the worker stops.
 func (d *Dispatcher) readBack(ctx context.Context, id task.ID, attempt int64, lease task.Lease) (r task.Record, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.o.Lease)
+	defer cancel()
 	found := false
 	if err := d.st.View(ctx, func(v store.View) (err error) {
 		r, found, err = v.Task(id)
