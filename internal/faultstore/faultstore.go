@@ -107,6 +107,7 @@ func (s *Store) Update(ctx context.Context, keys []store.Key, fn func(store.Tx) 
 		if err := s.dry(ctx, keys, fn); err != nil {
 			return err
 		}
+		ctx = context.WithoutCancel(ctx) // it was admitted
 	}
 	err := s.Store.Update(ctx, keys, fn)
 	if err == nil && after {

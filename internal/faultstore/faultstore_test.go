@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 // With functions run again and nothing else, the contract holds.
 func TestContractHoldsUnderReruns(t *testing.T) {
 	open := func(t testing.TB, opts *memory.Options) store.Store {
-		st := faultstore.New(memory.New(opts), faultstore.Options{Seed: 1})
+		st := faultstore.New(memory.New(opts), faultstore.Options{Seed: 1, Again: 0.3})
 		t.Cleanup(func() { st.Close() })
 		return st
 	}

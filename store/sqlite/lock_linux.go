@@ -42,3 +42,12 @@ func networked(dir string) bool {
 	}
 	return false
 }
+
+// freeSpace returns the bytes that this user may still write below dir.
+func freeSpace(dir string) (n int64, ok bool) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, false
+	}
+	return int64(st.Bavail) * st.Bsize, true
+}

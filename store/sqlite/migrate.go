@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -248,8 +249,12 @@ func (s *Store) step(c *conn, m migration) error {
 }
 
 // grow writes more frames than are needed and takes them back: they stay in the
-// log as space that later commits overwrite, which is cheaper to sync.
+// log as space that later commits overwrite, which is cheaper to sync. On a disk
+// that is nearly full that space belongs to others.
 func (s *Store) grow(c *conn) {
+	if free, ok := freeSpace(filepath.Dir(s.path)); ok && free < 4*s.opts.Grow {
+		return
+	}
 	if st, err := os.Stat(s.path + "-wal"); s.opts.Grow < 0 || err == nil && st.Size() >= s.opts.Grow {
 		return
 	}

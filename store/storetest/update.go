@@ -228,11 +228,11 @@ func testNeighbours(t *testing.T, o *Options) {
 
 func testCopies(t *testing.T, o *Options) {
 	st := o.New(t)
-	r := pending("a", at(0))
-	r.Labels = map[string]string{"k": "v"}
-	r.Spec = task.Payload{Media: "m", Data: []byte("data")}
-	data := []byte("data")
 	update(t, st, []store.Key{store.TaskKey("a"), store.StreamKey("a")}, func(tx store.Tx) error {
+		r := pending("a", at(0))
+		r.Labels = map[string]string{"k": "v"}
+		r.Spec = task.Payload{Media: "m", Data: []byte("data")}
+		data := []byte("data")
 		tx.PutTask(r)
 		tx.Append(journal.Entry{Stream: "a", Kind: "k", Data: data})
 		r.Labels["k"], r.Spec.Data[0], data[0] = "changed", 'X', 'X'
