@@ -359,9 +359,12 @@ func (in *input) loop() {
 // pollStop looks at the stop record four times a second: the control socket makes it
 // faster, an inotify instance for each run would use up what the user may have.
 func (s *shim) pollStop() {
-	for {
+	for n := 1; ; n++ {
 		time.Sleep(stopPoll)
 		s.readStop()
+		if n == 2 {
+			shrink(s.text) // most runs end before, and need not
+		}
 	}
 }
 

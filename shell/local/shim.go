@@ -61,7 +61,8 @@ type shim struct {
 	stdinW *os.File
 	// stopSeen is the inode of the stop record that was passed on.
 	stopSeen atomic.Uint64
-	opened   bool // the gate may have been opened
+	opened   bool   // the gate may have been opened
+	text     []span // see shrink
 }
 
 // shimMain supervises the run in dir and returns the process's exit status.
@@ -145,6 +146,7 @@ func (s *shim) supervise() error {
 	}
 	failpoint(fpStage2Spawned)
 	s.ctl = openCtl(s.dir, s.spool, s.stdinW, s.pokeStop)
+	s.text = programText()
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	return s.see(pipes)
 }
