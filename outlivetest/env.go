@@ -245,15 +245,6 @@ func (e *Env) signalLocked(name string) chan struct{} {
 	return c
 }
 
-func (e *Env) signaled(name string) bool {
-	select {
-	case <-e.signal(name):
-		return true
-	default:
-		return false
-	}
-}
-
 // Count returns how often a [Mark] of that name was passed, in all instances.
 func (e *Env) Count(name string) int {
 	e.mu.Lock()
