@@ -153,6 +153,7 @@ func (v *view) filtered(f *store.Filter, before any, limit int, query string) ([
 	return v.records(`SELECT n, body FROM (`+query+`) WHERE `+strings.Join(where, " AND ")+` ORDER BY id DESC LIMIT ?`, values...)
 }
 
+// Find looks through all ids for an ending, but in their index, not in the rows.
 func (v *view) Find(part string, limit int) ([]task.Record, error) {
 	if part == "" {
 		return nil, nil
@@ -160,7 +161,7 @@ func (v *view) Find(part string, limit int) ([]task.Record, error) {
 	limit = batch.PageSize(limit)
 	return v.records(`SELECT n, body FROM outlive_task WHERE n IN (
 		SELECT n FROM outlive_task WHERE id >= ? AND id < ?
-		UNION SELECT n FROM outlive_task WHERE substr(CAST(id AS BLOB), -?) = CAST(? AS BLOB)
+		UNION SELECT n FROM outlive_task WHERE id >= '' AND substr(CAST(id AS BLOB), -?) = CAST(? AS BLOB)
 		UNION SELECT n FROM outlive_task WHERE name = ? AND name IS NOT NULL) ORDER BY id DESC LIMIT ?`,
 		part, behind(part), len(part), part, part, limit)
 }
