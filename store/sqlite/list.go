@@ -161,7 +161,7 @@ func (v *view) Find(part string, limit int) ([]task.Record, error) {
 	limit = batch.PageSize(limit)
 	return v.records(`SELECT n, body FROM outlive_task WHERE n IN (
 		SELECT n FROM outlive_task WHERE id >= ? AND id < ?
-		UNION SELECT n FROM outlive_task WHERE id >= '' AND substr(CAST(id AS BLOB), -?) = CAST(? AS BLOB)
+		UNION SELECT n FROM outlive_task INDEXED BY sqlite_autoindex_outlive_task_1 WHERE id >= '' AND substr(CAST(id AS BLOB), -?) = CAST(? AS BLOB)
 		UNION SELECT n FROM outlive_task WHERE name = ? AND name IS NOT NULL) ORDER BY id DESC LIMIT ?`,
 		part, behind(part), len(part), part, part, limit)
 }
