@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/outlive-dev/outlive/store"
 
@@ -76,7 +77,8 @@ func (s *Store) checkpointPragmas() string {
 //
 //  1. Read its version; a newer one, or another program's file, is refused.
 //  2. When it is the present one, keep byteOpen shared and be done.
-//  3. Otherwise take byteOpen exclusively, so that nobody else has the file open.
+//  3. Otherwise take byteOpen exclusively, so that nobody else has the file open. Who
+//     finds meanwhile that another process has migrated it goes on as in 2.
 //  4. Read the version again, copy the file unless it is fresh, and migrate.
 //  5. Go on with byteOpen shared.
 func (s *Store) prepare(context.Context) error {
@@ -98,7 +100,17 @@ func (s *Store) prepare(context.Context) error {
 		return fmt.Errorf("%w, and has an old schema", ErrReadOnly)
 	}
 	if have < len(steps) || !logged {
-		if err := s.patiently("the other processes' open stores", func() error { return lockByte(s.turn.f, byteOpen, true) }); err != nil {
+		var looked time.Time
+		done := false
+		if err := s.patiently("the other processes' open stores", func() error {
+			err := lockByte(s.turn.f, byteOpen, true)
+			if refused(err) && time.Since(looked) > lookPause {
+				if looked, done = time.Now(), s.migrated(len(steps)); done {
+					return nil
+				}
+			}
+			return err
+		}); err != nil || done {
 			return err
 		}
 		if err := s.migrate(steps); err != nil {
@@ -106,6 +118,26 @@ func (s *Store) prepare(context.Context) error {
 		}
 	}
 	return s.patiently("migration", func() error { return lockByte(s.turn.f, byteOpen, false) })
+}
+
+// lookPause is the time between looks whether somebody else has migrated the file.
+const lookPause = 20 * time.Millisecond
+
+// migrated reports whether another process has brought the file to the present schema,
+// and then keeps byteOpen shared: that process may have it open for as long as it likes.
+func (s *Store) migrated(want int) bool {
+	if lockByte(s.turn.f, byteOpen, false) != nil {
+		return false // it is at it
+	}
+	if c, err := s.connect(); err == nil {
+		have, err := s.versionOn(c)
+		c.close()
+		if err == nil && have == want {
+			return true
+		}
+	}
+	unlockByte(s.turn.f, byteOpen)
+	return false
 }
 
 // version reads which schema the file has, 0 for none, whether it has a log, and
