@@ -193,13 +193,26 @@ func (c *copier) feed(ctx context.Context, at shell.Attachment) {
 
 // drain waits until everything is printed of a task that has ended.
 func (c *copier) drain() {
-	select {
-	case <-c.loan.Ready:
-	default: // nobody started it here
-		c.stop()
+	if !c.ran() {
+		c.stop() // there is nothing to wait for
 	}
 	<-c.done
 	c.stop()
+}
+
+// ran reports whether the command was started from here, or may have been.
+func (c *copier) ran() bool {
+	select {
+	case <-c.loan.Ready:
+	default:
+		return false // nobody started it here
+	}
+	b, err := c.app.commands.Backend(&task.Record{ID: c.id})
+	if err != nil {
+		return false
+	}
+	st, err := b.Recover(context.Background(), command.RunID(c.id))
+	return err == nil && (st.Started || st.Exit != nil || st.Phase == shell.Live)
 }
 
 // abandon stops printing: the task goes on without this reader.

@@ -62,6 +62,16 @@ func (a *app) hintStdin() {
 	}
 }
 
+// continuable reports whether somebody is there who could continue this process: a
+// parent of the same session that does job control. The kernel stops no other.
+func continuable() bool {
+	parent := os.Getppid()
+	theirs, err := unix.Getsid(parent)
+	ours, oerr := unix.Getsid(0)
+	group, gerr := unix.Getpgid(parent)
+	return err == nil && oerr == nil && gerr == nil && theirs == ours && group != unix.Getpgrp()
+}
+
 // heedStop makes Ctrl-Z stop only the watching: the store's write lock and the
 // command's output are let go before the process stops.
 func (a *app) heedStop() {
@@ -74,6 +84,9 @@ func (a *app) heedStop() {
 				return
 			case <-stop:
 			}
+			if !continuable() {
+				continue
+			}
 			a.mu.Lock()
 			pause := a.pause
 			a.mu.Unlock()
@@ -83,14 +96,12 @@ func (a *app) heedStop() {
 			}
 			release := a.st.Hold()
 			signal.Notify(cont, syscall.SIGCONT)
-			signal.Reset(syscall.SIGTSTP)
-			_ = syscall.Kill(syscall.Getpid(), syscall.SIGTSTP)
+			_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 			select {
 			case <-cont:
-			case <-time.After(stopPatience): // nobody could continue it, so it was not stopped
+			case <-time.After(stopPatience): // it goes on already
 			}
 			signal.Stop(cont)
-			signal.Notify(stop, syscall.SIGTSTP)
 			release()
 			resume()
 		}

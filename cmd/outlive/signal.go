@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -111,19 +112,31 @@ func (s *signals) detach(w *outlive.Watched) {
 	w.Detach()
 }
 
-// cancel asks the store, and the command's supervisor itself when the store fails.
+// askStore is how long a canceling signal waits for the store.
+const askStore = 2 * time.Second
+
+// cancel asks the store, and the command's supervisor itself when the store does not
+// answer.
 func (s *signals) cancel(ctx context.Context, a *app, rec *task.Record, code int, reason string) {
 	s.exit.CompareAndSwap(0, int32(code))
-	_, err := a.rt.Cancel(ctx, rec.ID, &outlive.CancelOptions{Reason: reason})
+	asked := make(chan error, 1)
+	a.group.Go("cancel", func(context.Context) {
+		_, err := a.rt.Cancel(ctx, rec.ID, &outlive.CancelOptions{Reason: reason})
+		asked <- err
+	})
+	select {
+	case err := <-asked:
+		if err == nil || fault.Is(err, fault.Finished) {
+			return
+		}
+	case <-time.After(askStore):
+	}
+	b, err := a.commands.Backend(rec)
 	if err == nil {
-		return
-	}
-	b, berr := a.commands.Backend(rec)
-	if berr == nil {
 		fence := shell.Fence{Generation: rec.Generation, Attempt: rec.Attempt}
-		berr = b.Stop(ctx, command.RunID(rec.ID), fence, shell.StopRequest{Cause: shell.Canceled, Reason: reason})
+		err = b.Stop(ctx, command.RunID(rec.ID), fence, shell.StopRequest{Cause: shell.Canceled, Reason: reason})
 	}
-	if berr != nil {
+	if err != nil {
 		a.note("cancel: %v", err)
 	}
 }
