@@ -18,26 +18,34 @@ import (
 // span is a range of this process's addresses.
 type span struct{ from, to uintptr }
 
-// programText lists where the program and its libraries are mapped and never
-// written. It must be read before the process hides its /proc.
+// programText lists where the program and its libraries are mapped as they are in
+// their files. What the loader has changed, such as the addresses of a library's
+// functions, looks read-only too, but is nowhere else. It must be read before the
+// process hides its /proc.
 func programText() []span {
-	f, err := os.Open("/proc/self/maps")
+	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	var spans []span
+	var s span
 	for sc := bufio.NewScanner(f); sc.Scan(); {
-		// from-to perms offset device inode path
+		// from-to perms offset device inode path, and then lines of "Name: value"
 		w := strings.Fields(sc.Text())
-		if len(w) < 6 || w[5][0] != '/' || (w[1] != "r-xp" && w[1] != "r--p") {
-			continue
-		}
-		a, b, _ := strings.Cut(w[0], "-")
-		from, err1 := strconv.ParseUint(a, 16, 64)
-		to, err2 := strconv.ParseUint(b, 16, 64)
-		if err1 == nil && err2 == nil {
-			spans = append(spans, span{uintptr(from), uintptr(to)})
+		switch {
+		case len(w) == 3 && w[0] == "Anonymous:":
+			if w[1] == "0" && s.to > 0 {
+				spans = append(spans, s)
+			}
+			s = span{}
+		case len(w) >= 6 && w[5][0] == '/' && (w[1] == "r-xp" || w[1] == "r--p"):
+			a, b, _ := strings.Cut(w[0], "-")
+			from, err1 := strconv.ParseUint(a, 16, 64)
+			to, err2 := strconv.ParseUint(b, 16, 64)
+			if err1 == nil && err2 == nil {
+				s = span{uintptr(from), uintptr(to)}
+			}
 		}
 	}
 	return spans
