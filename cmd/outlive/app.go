@@ -156,18 +156,18 @@ func (a *app) root() *cobra.Command {
 		Long: "outlive runs a command as a task: it goes on when the terminal, the connection or\n" +
 			"this process goes, and any later process finds it, follows it, waits for it or ends it.\n" +
 			"Wherever an ID is wanted, a name does, and so do four characters of its beginning or end.",
-		Example: "  outlive run -- make test            watch it; Ctrl-C leaves it running\n" +
-			"  outlive run -d --name web -- ./web  start it in the background\n" +
-			"  outlive ps                          what runs\n" +
-			"  outlive logs -f web                 its output, from the start\n" +
-			"  outlive wait web                    its exit code",
+		Example: "  outlive run -- make test            # watch it; Ctrl-C leaves it running\n" +
+			"  outlive run -d --name web -- ./web  # start it in the background\n" +
+			"  outlive ps                          # what runs\n" +
+			"  outlive logs -f web                 # its output, from the start\n" +
+			"  outlive wait web                    # its exit code",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          words(0, 0),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&a.storeURL, "store", "", "where tasks live: sqlite:PATH (default $OUTLIVE_STORE, else the user's state directory)")
+	f.StringVar(&a.storeURL, "store", "", "where tasks live, as `URL`: sqlite:PATH (default $OUTLIVE_STORE, else the user's state directory)")
 	f.BoolVar(&a.json, "json", false, "print JSON for programs")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print no notes")
 	f.BoolVar(&a.noInput, "no-input", false, "never ask and never treat this as an attended terminal")

@@ -33,7 +33,10 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [-f] [--tail N] [--after OFFSET] ID",
 		Short: "Print a task's output as it was written",
-		Args:  words(1, 1), ValidArgsFunction: a.completeIDs(1),
+		Long: "Prints output byte for byte, from the start or from where it is told, in the order in\n" +
+			"which it was received. With -f it goes on until the task ends.",
+		Example: "  outlive logs -f web\n  outlive logs --tail 20 --stderr 9fn8",
+		Args:    words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if after < 0 || cmd.Flags().Changed("tail") && tail < 0 {
 				return usagef("--after and --tail want numbers from 0")
@@ -51,8 +54,8 @@ func (a *app) logsCommand() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.BoolVarP(&follow, "follow", "f", false, "go on until the task ends")
-	fs.Int64Var(&after, "after", 0, "start at this byte of the output")
-	fs.IntVar(&tail, "tail", -1, "only the last N lines of what is there")
+	fs.Int64Var(&after, "after", 0, "start at byte `OFFSET` of the output")
+	fs.IntVar(&tail, "tail", -1, "only the last `N` lines of what is there")
 	fs.BoolVar(&onlyOut, "stdout", false, "standard output alone")
 	fs.BoolVar(&onlyErr, "stderr", false, "standard error alone")
 	return cmd
@@ -179,7 +182,7 @@ func (a *app) eventsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "only entries behind this cursor")
+	cmd.Flags().StringVar(&after, "after", "", "only entries behind `CURSOR`")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task ends")
 	return cmd
 }
@@ -233,7 +236,10 @@ func (a *app) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [--any] [--timeout D] ID...",
 		Short: "Wait for the end and exit with the command's code",
-		Args:  words(1, -1), ValidArgsFunction: a.completeIDs(-1),
+		Long: "Prints ID STATE CODE for each task and exits with the command's code: with several, 0\n" +
+			"when all are 0, else the first that is not, in the order given.",
+		Example: "  outlive wait web\n  outlive wait --any --timeout 90s 9fn8 4tnu",
+		Args:    words(1, -1), ValidArgsFunction: a.completeIDs(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("timeout") && timeout <= 0 {
 				return usagef("--timeout %v: want a positive duration such as 90s", timeout)
@@ -242,7 +248,7 @@ func (a *app) waitCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&anyOne, "any", false, "end with the first that ends")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after this long, exit 75")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after `D` and exit with 75")
 	return cmd
 }
 
@@ -318,12 +324,15 @@ func (a *app) cancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cancel [--reason R] [--no-wait] [--force] ID",
 		Short: "End a task and say how it ended",
-		Args:  words(1, 1), ValidArgsFunction: a.completeIDs(1),
+		Long: "Stops the command and all its processes: TERM first, KILL after its grace of 2 s. Waits\n" +
+			"for the end. Exits with 0 whenever nothing is left running, also when it had ended before.",
+		Example: "  outlive cancel web --reason 'wrong branch'",
+		Args:    words(1, 1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.cancel(a.interruptible(cmd.Context()), args[0], outlive.CancelOptions{Reason: reason, Force: force}, noWait)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "kept with the task; the first one stays")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason `R` is kept with the task; the first one stays")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the end")
 	cmd.Flags().BoolVar(&force, "force", false, "end it at once with outcome unknown, also when nobody can stop it")
 	return cmd

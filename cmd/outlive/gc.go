@@ -52,7 +52,7 @@ func (a *app) gcCommand() *cobra.Command {
 			return a.printGC(rep)
 		},
 	}
-	cmd.Flags().DurationVar(&keep, "keep", keepFiles, "how long to keep the files of a command that has ended")
+	cmd.Flags().DurationVar(&keep, "keep", keepFiles, "keep the files of a command for `D` after its end")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, remove nothing")
 	return cmd
 }

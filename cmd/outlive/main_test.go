@@ -72,10 +72,9 @@ func newBox(t testing.TB) *box {
 
 func boxAt(t testing.TB, dir, store string) *box {
 	t.Helper()
-	mark := "OUTLIVE_TEST_BOX=" + dir
 	b := &box{t: t, dir: dir, store: store}
-	b.env = append(cleanEnv(), "OUTLIVE_STORE=sqlite:"+store, "HOME="+dir, mark)
-	t.Cleanup(func() { sweep(mark) })
+	b.env = append(cleanEnv(), "OUTLIVE_STORE=sqlite:"+store, "HOME="+dir, "OUTLIVE_TEST_BOX="+dir)
+	t.Cleanup(func() { sweep(dir) })
 	return b
 }
 
@@ -90,25 +89,29 @@ func cleanEnv() []string {
 	return env
 }
 
-// marked lists the processes whose environment has the entry.
-func marked(entry string) (pids []int) {
-	list, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, f := range list {
-		b, err := os.ReadFile(f)
-		if err != nil || !bytes.Contains(append([]byte{0}, b...), []byte("\x00"+entry+"\x00")) {
+// marked lists the processes whose environment has the entry, or one of whose
+// arguments is below dir (of a supervisor: its run's directory).
+func marked(entry, dir string) (pids []int) {
+	list, _ := filepath.Glob("/proc/[0-9]*")
+	for _, proc := range list {
+		env, err := os.ReadFile(proc + "/environ")
+		if err != nil {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && pid != os.Getpid() {
+		args, _ := os.ReadFile(proc + "/cmdline")
+		ours := bytes.Contains(append([]byte{0}, env...), []byte("\x00"+entry+"\x00")) ||
+			bytes.Contains(args, []byte("\x00"+dir))
+		if pid, err := strconv.Atoi(filepath.Base(proc)); err == nil && ours && pid != os.Getpid() {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// sweep ends what a test started and left behind: all of it carries the mark.
-func sweep(mark string) {
+// sweep ends what a test started in a directory and left behind.
+func sweep(dir string) {
 	within(5*time.Second, func() bool {
-		left := marked(mark)
+		left := marked("OUTLIVE_TEST_BOX="+dir, dir)
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -119,7 +122,9 @@ func sweep(mark string) {
 // noProcess waits until no process of the task is left, its supervisor included.
 func (b *box) noProcess(id string) {
 	b.t.Helper()
-	until(b.t, "no process of "+id+" is left", func() bool { return len(marked("OUTLIVE_RUN="+id+"-r1")) == 0 })
+	until(b.t, "no process of "+id+" is left", func() bool {
+		return len(marked("OUTLIVE_RUN="+id+"-r1", b.store+".runs/"+id[len(id)-2:]+"/"+id+"-r1")) == 0
+	})
 }
 
 func (b *box) cmd(args ...string) *exec.Cmd {

@@ -46,7 +46,9 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command as a task, its output live",
 		Long: "Runs a command as a task in the foreground. It lives on when this process or its\n" +
 			"terminal goes: outlive ps finds it, logs -f follows it, wait gives its exit code,\n" +
-			"cancel ends it. Flags end at the first word that is not one.",
+			"cancel ends it. Flags end at the first word that is not one.\n\n" +
+			"Ctrl-C at a terminal detaches after 2 s, a second one cancels. Elsewhere SIGINT and\n" +
+			"SIGTERM cancel. A closed terminal or output detaches. Detached runs exit with 75.",
 		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.ownErrors(a.runTask(cmd, f, args))
@@ -54,19 +56,19 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SetInterspersed(false)
-	fs.DurationVar(&f.detachAfter, "detach-after", 0, "let it go on in the background after this long (default: wait as long as it takes)")
+	fs.DurationVar(&f.detachAfter, "detach-after", 0, "let it go on in the background after `D` (default: wait as long as it takes)")
 	fs.BoolVarP(&f.detached, "detach", "d", false, "start it in the background and print its id alone")
-	fs.DurationVar(&f.timeout, "timeout", 0, "the command's own time limit (default: none)")
+	fs.DurationVar(&f.timeout, "timeout", 0, "the command's own time limit, `D` (default: none)")
 	fs.BoolVarP(&f.stdin, "stdin", "i", false, "copy standard input to the command until its end")
-	fs.StringArrayVar(&f.labels, "label", nil, "K=V, may be repeated")
-	fs.StringVar(&f.cwd, "cwd", "", "directory to run in (default: this one)")
-	fs.StringArrayVar(&f.env, "env", nil, "K=V to add to the environment, may be repeated; it is not stored")
+	fs.StringArrayVar(&f.labels, "label", nil, "a label, `K=V`, may be repeated")
+	fs.StringVar(&f.cwd, "cwd", "", "run in `DIR` (default: this directory)")
+	fs.StringArrayVar(&f.env, "env", nil, "add `K=V` to the environment, may be repeated; stored only with --clean-env")
 	fs.BoolVar(&f.cleanEnv, "clean-env", false, "pass a small list of variables instead of this environment")
-	fs.StringVar(&f.name, "name", "", "a name that is unique among unfinished tasks")
+	fs.StringVar(&f.name, "name", "", "a `NAME` that is unique among unfinished tasks")
 	fs.BoolVar(&f.keepLeftovers, "keep-leftovers", false, "leave processes alone that the command left behind")
-	fs.StringVar(&f.onSignal, "on-signal", "", "detach or cancel on SIGINT, SIGTERM and SIGHUP")
-	fs.StringVarP(&f.text, "command", "c", "", "shell text to run instead of COMMAND")
-	fs.StringVar(&f.queue, "queue", "", "a queue whose limit counts it")
+	fs.StringVar(&f.onSignal, "on-signal", "", "`WHAT` to do on SIGINT, SIGTERM and SIGHUP: detach or cancel")
+	fs.StringVarP(&f.text, "command", "c", "", "run shell `TEXT` instead of COMMAND")
+	fs.StringVar(&f.queue, "queue", "", "the queue `Q` whose limit counts it")
 	return cmd
 }
 

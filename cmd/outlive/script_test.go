@@ -29,9 +29,8 @@ func TestScript(t *testing.T) {
 			e.Setenv("OUTLIVE_STORE", "sqlite:"+filepath.Join(e.WorkDir, "store", "s.db"))
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("GORACE", os.Getenv("GORACE"))
-			mark := "OUTLIVE_TEST_BOX=" + e.WorkDir
 			e.Setenv("OUTLIVE_TEST_BOX", e.WorkDir)
-			e.Defer(func() { sweep(mark) })
+			e.Defer(func() { sweep(e.WorkDir) })
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
