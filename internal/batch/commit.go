@@ -23,10 +23,9 @@ var errRounds = fault.New(fault.Invalid, "store: update asked for more keys too 
 // loop commits batches until nothing waits.
 func (e *Executor) loop(context.Context) {
 	var ops, again []*op
+	answered := 0
 	for {
-		// Let the callers just answered come back first: what they ask for next
-		// belongs to this batch. With nobody ready to run this costs nothing.
-		runtime.Gosched()
+		e.gather(answered)
 		ops = append(ops[:0], again...)
 		again = again[:0]
 		e.mu.Lock()
@@ -43,8 +42,24 @@ func (e *Executor) loop(context.Context) {
 			return
 		}
 		e.mu.Unlock()
+		answered = len(ops)
 		again = e.process(ops, again)
 		clear(ops)
+	}
+}
+
+// gather lets the callers that were just answered come back first, since what they
+// ask for next belongs to the next batch: it yields as long as that brings some of
+// them, and with nobody ready to run it costs nothing.
+func (e *Executor) gather(answered int) {
+	const rounds = 8
+	for i, before := 0, -1; i < rounds; i++ {
+		runtime.Gosched()
+		n := e.Waiting()
+		if n >= answered || n == before {
+			return
+		}
+		before = n
 	}
 }
 
