@@ -6,7 +6,7 @@ MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*
 # The race detector needs a C compiler.
 RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
 
-.PHONY: build test lint fmt fuzz tidy api
+.PHONY: build test lint fmt fuzz tidy api sim
 
 build: ## the binary, ./outlive
 	$(GO) build -o outlive ./cmd/outlive
@@ -16,6 +16,10 @@ test: ## all tests of all modules, under the race detector where there is a C co
 		echo "$(GO) test $(RACE) -shuffle=on ./...  # in $$m"; \
 		(cd $$m && $(GO) test $(RACE) -shuffle=on ./...); \
 	done
+
+SEEDS ?= 2000
+sim: ## histories of the whole runtime on fake time, with crashes and lost answers; SEEDS=N
+	$(GO) test ./outlivetest -run TestSim -count=1 -timeout 0 -sim.seeds $(SEEDS) -v | grep -v -e '^=== ' -e '--- PASS: TestSim/'
 
 lint: ## golangci-lint must be in PATH; .ci/run says which version
 	@set -e; for m in $(MODULES); do echo "golangci-lint run  # in $$m"; (cd $$m && golangci-lint run ./...); done

@@ -41,7 +41,7 @@ func (e *Env) Problems() []string {
 //
 //   - a record that task.Check refuses;
 //   - a running task whose lease nobody holds or will end;
-//   - a hidden task whose observer is gone for good;
+//   - a hidden task that is not to be canceled and whose observer is gone for good;
 //   - a journal that is not dense from 1, tells an attempt twice or out of order,
 //     has a part of an attempt that was replaced, a second publication, a second
 //     terminal entry, or one that disagrees with the record;
@@ -92,7 +92,7 @@ func (a *audit) task(r *task.Record) error {
 	if err := task.Check(*r); err != nil {
 		a.bad(r, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	if r.State == task.Running {
+	if r.State == task.Running && !r.StopOnly() { // a start that is to stop is ahead of every limit
 		a.queues[r.Queue]++
 		a.keys[r.ConcurrencyKey]++
 	}
@@ -144,7 +144,7 @@ func (a *audit) observers(r *task.Record) error {
 			a.bad(r, "observer %s is bound to epoch %d of worker %s, which is gone: nobody will reveal it", o.ID, o.Lease.Epoch, o.Lease.Worker)
 		}
 	}
-	if r.Publication == task.Deferred && r.Owner == task.OwnerManager && !r.State.Terminal() && !watched {
+	if r.Publication == task.Deferred && r.Owner == task.OwnerManager && !r.State.Terminal() && !r.Canceling() && !watched {
 		a.bad(r, "hidden, and nobody watches it")
 	}
 	return nil
