@@ -6,16 +6,12 @@
 package local
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 )
 
@@ -89,25 +85,6 @@ func TestAttachedReaderLosesNothing(t *testing.T) {
 	}
 }
 
-func TestDetachLetsTheCommandGo(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	req := sh(t, "head -c 50000000 /dev/zero; touch done")
-	req.Attached = true
-	id := start(t, r, req)
-	a := attach(t, r, id, 0)
-	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
-	if exists(filepath.Join(req.Dir, "done")) {
-		t.Error("the command was not held back")
-	}
-	if err := a.Close(); err != nil {
-		t.Fatalf("Close = %v", err)
-	}
-	if e := waitFor(t, r, id); !e.Succeeded() || e.TotalBytes != 50000000 {
-		t.Errorf("exit = %+v", e)
-	}
-}
-
 func TestStopWhileHeldBack(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -126,101 +103,6 @@ func TestStopWhileHeldBack(t *testing.T) {
 	if n, omitted := drain(t, a, io.Discard, nil); n != e.TotalBytes || omitted {
 		t.Errorf("read %d of %d bytes, omitted %v", n, e.TotalBytes, omitted)
 	}
-}
-
-func TestLateAttach(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	req := sh(t, "echo one; while ! test -e go; do sleep 0.02; done; echo two")
-	id := start(t, r, req)
-	other := openDir(t, r.Dir())
-	a := attach(t, other, id, 0)
-	if c, err := a.Read(t.Context(), 0); err != nil || string(c.Bytes()) != "one\n" {
-		t.Fatalf("Read = %+v, %v", c, err)
-	}
-	if _, err := a.WriteStdin(t.Context(), []byte("x")); err != nil && fault.KindOf(err) != fault.Closed {
-		t.Errorf("WriteStdin = %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(req.Dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if drain(t, a, &b, nil); b.String() != "two\n" {
-		t.Errorf("then read %q", b.String())
-	}
-	waitFor(t, r, id)
-	b.Reset()
-	if drain(t, attach(t, r, id, 4), &b, nil); b.String() != "two\n" {
-		t.Errorf("attached after the end, read %q", b.String())
-	}
-	if _, err := r.Attach(t.Context(), "nothing-r1", 0); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("Attach to no run = %v, want NotFound", err)
-	}
-}
-
-func TestStdin(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	req := sh(t, "cat")
-	req.StdinOpen = true
-	id := start(t, r, req)
-	a := attach(t, r, id, 0)
-	in := bytes.Repeat([]byte("0123456789abcde\n"), 2<<20/2) // 16 MiB
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if n, err := a.WriteStdin(t.Context(), in); err != nil || n != len(in) {
-			t.Errorf("WriteStdin = %d, %v", n, err)
-		}
-		if err := a.CloseStdin(); err != nil {
-			t.Errorf("CloseStdin = %v", err)
-		}
-	})
-	h := sha256.New()
-	n, omitted := drain(t, a, h, nil)
-	wg.Wait()
-	want := sha256.Sum256(in)
-	if n != int64(len(in)) || omitted || !bytes.Equal(h.Sum(nil), want[:]) {
-		t.Errorf("got %d bytes back, omitted %v, want the same %d", n, omitted, len(in))
-	}
-	if e := waitFor(t, r, id); !e.Succeeded() {
-		t.Errorf("exit = %+v", e)
-	}
-	if _, err := a.WriteStdin(t.Context(), []byte("x")); fault.KindOf(err) != fault.Closed {
-		t.Errorf("WriteStdin after the end = %v, want Closed", err)
-	}
-}
-
-func TestB12_DetachClosesStdin(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	req := sh(t, "cat; echo over")
-	req.StdinOpen = true
-	id := start(t, r, req)
-	a := attach(t, r, id, 0)
-	if _, err := a.WriteStdin(t.Context(), []byte("in ")); err != nil {
-		t.Fatalf("WriteStdin = %v", err)
-	}
-	if err := a.Close(); err != nil {
-		t.Fatalf("Close = %v", err)
-	}
-	waitFor(t, r, id)
-	if got, _ := readAll(t, r, id); string(got) != "in over\n" {
-		t.Errorf("output = %q", got)
-	}
-}
-
-func TestStdinOfCommandThatDoesNotRead(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	req := sh(t, "exec <&-; sleep 0.2")
-	req.StdinOpen = true
-	id := start(t, r, req)
-	a := attach(t, r, id, 0)
-	eventually(t, "the input is refused", func() bool {
-		_, err := a.WriteStdin(t.Context(), bytes.Repeat([]byte("x"), 1<<20))
-		return fault.KindOf(err) == fault.Closed
-	})
-	waitFor(t, r, id)
 }
 
 // TestSelf uses the test binary as supervisor, which under the race detector looks at

@@ -133,47 +133,6 @@ func TestInheritedDescriptors(t *testing.T) {
 	noneLeft(t, id)
 }
 
-func TestRelease(t *testing.T) {
-	t.Parallel()
-	r := open(t)
-	req := sh(t, "echo x >> marker; while ! test -e go; do sleep 0.02; done")
-	id := start(t, r, req)
-	eventually(t, "it runs", fileExists(filepath.Join(req.Dir, "marker")))
-	if err := r.Release(t.Context(), id, fence1); fault.KindOf(err) != fault.Conflict {
-		t.Errorf("Release of a live run = %v, want Conflict", err)
-	}
-	if err := os.WriteFile(filepath.Join(req.Dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, r, id)
-	if err := r.Release(t.Context(), id, shell.Fence{}); fault.KindOf(err) != fault.Fenced {
-		t.Errorf("Release with an old fence = %v, want Fenced", err)
-	}
-	for range 2 {
-		if err := r.Release(t.Context(), id, fence1); err != nil {
-			t.Errorf("Release = %v", err)
-		}
-	}
-	if err := r.Start(t.Context(), id, fence1, req); fault.KindOf(err) != fault.Finished {
-		t.Errorf("Start after Release = %v, want Finished", err)
-	}
-	if st, err := r.Recover(t.Context(), id); err != nil || st.Phase != shell.UnknownRun || st.Reason != shell.ReasonReleased {
-		t.Errorf("Recover = %+v, %v", st, err)
-	}
-	if err := r.Stop(t.Context(), id, fence1, shell.StopRequest{}); err != nil {
-		t.Errorf("Stop after Release = %v", err)
-	}
-	if _, err := r.Wait(t.Context(), id); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("Wait = %v, want NotFound", err)
-	}
-	if ids, err := r.List(t.Context()); err != nil || len(ids) != 0 {
-		t.Errorf("List = %v, %v", ids, err)
-	}
-	if got := slurp(filepath.Join(req.Dir, "marker")); got != "x\n" {
-		t.Errorf("executed %d times", strings.Count(got, "x"))
-	}
-}
-
 func TestGC(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -5,10 +5,12 @@
 // test can kill while it starts or watches one:
 //
 //	supervisor start|start-environ|attach RUNS ID WORKDIR COMMAND
+//	supervisor start-request RUNS ID "" "" < REQUEST
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 
@@ -34,6 +36,12 @@ func run(verb string, args []string) error {
 	req := shell.Request{Command: args[3], Dir: args[2], Attached: verb == "attach"}
 	if verb == "start-environ" {
 		req.Environ = []string{"PATH=/usr/bin:/bin", "SECRET=value-of-secret"}
+	}
+	if verb == "start-request" {
+		req = shell.Request{}
+		if err := json.NewDecoder(os.Stdin).Decode(&req); err != nil {
+			return err
+		}
 	}
 	if err := r.Start(ctx, id, shell.Fence{Generation: 1, Attempt: 1}, req); err != nil {
 		return err
