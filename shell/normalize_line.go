@@ -52,8 +52,12 @@ func (n *Normalizer) put(r rune) {
 	if 0x80 <= r && r < 0xa0 {
 		return
 	}
-	size := utf8.RuneLen(r)
-	n.room(size)
+	if !n.inCell && n.cur == len(n.row) && n.cur+utf8.UTFMax <= maxLine {
+		n.row = utf8.AppendRune(n.row, r)
+		n.cur, n.wide = len(n.row), true
+		return
+	}
+	n.room(utf8.RuneLen(r))
 	if !n.inCell && n.cur == len(n.row) {
 		n.row = utf8.AppendRune(n.row, r)
 		n.cur, n.wide = len(n.row), true

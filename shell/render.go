@@ -276,8 +276,9 @@ func (r *Renderer) feed(b []byte) {
 		r.line = append(r.line, b[:min(k, max(r.body.headMax-len(r.line), 0))]...)
 		r.next += int64(k)
 		r.settle()
+		whole := b[k-1] == '\n' // where the pieces end must not matter
 		b = b[k:]
-		if r.norm.clean() && len(r.filt.carry) == 0 && (r.body.empty() || r.body.last == '\n') {
+		if whole && r.norm.clean() && len(r.filt.carry) == 0 && (r.body.empty() || r.body.last == '\n') {
 			r.mark()
 		}
 	}

@@ -334,6 +334,40 @@ func TestProgressCostsLittle(t *testing.T) {
 	}
 }
 
+// TestRandomOutput renders outputs that are put together from what matters.
+func TestRandomOutput(t *testing.T) {
+	t.Parallel()
+	units := []string{
+		"x", "word ", "\n", "\n", "\r", "\r\n", "\b", "\t", "é", "漢字", "😀", "\xff", "\xe2\x82", "\x1b[", "\x1b[K", "\x1b[1K", "\x1b[2K",
+		"\x1b[3D", "\x1b[2C", "\x1b[9G", "\x1b[A", "\x1b[2P", "\x1b[3X", "\x1b]0;", "\a", "\x1b\\", "\x1bP", "31m", "[exit code: 0]", "[no output]",
+		"\n[Started in background, not finished.", "\u2028", "\u200b", "\\", "[", "/run/cmd", "/run/cmd:", " ", strings.Repeat("#", 30),
+		strings.Repeat("long ", 500), strings.Repeat("é", 9000), strings.Repeat("a line\n", 300), strings.Repeat("[exit code: 0]", 200),
+	}
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		var out []byte
+		for range rnd.IntN(120) {
+			out = append(out, units[rnd.IntN(len(units))]...)
+		}
+		in := shell.RenderInput{Call: shell.Call{ID: "x", Script: "/run/cmd"}, Output: out, Exit: exited(rnd.IntN(2))}
+		for at := int64(0); rnd.IntN(2) == 0; at += 10 {
+			at += rnd.Int64N(int64(len(out) + 1))
+			in.Omitted = append(in.Omitted, shell.Range{From: at, To: at + 10})
+		}
+		o := shell.RenderOptions{NoticeLast: rnd.IntN(2) == 0, MaxBytes: rnd.IntN(20_000), MaxLines: rnd.IntN(500), HeadBytes: rnd.IntN(5_000)}
+		got := checkText(t, "random", in, o)
+		if diff := cmp.Diff(got, inParts(in, o, rnd.IntN(50)+1)); diff != "" {
+			t.Fatalf("seed %d (-buffered +streamed):\n%.3000s", seed, diff)
+		}
+		if want, parts := shell.Normalize(out), inChunks(out, func() int { return rnd.IntN(5) + 1 }); parts != want {
+			t.Fatalf("seed %d: in pieces %q, want %q", seed, parts, want)
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
 func FuzzRender(f *testing.F) {
 	for i, s := range []string{
 		"", "a\n", "[exit code: 0]\n", "[exit code: 0]", "x\r[no output]\n", "\x1b[2K\u2028[timed out", "\xe2\x82", "漢字", "\\[stopped on request]\n", " \n",
