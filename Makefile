@@ -6,7 +6,7 @@ MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*
 # The race detector needs a C compiler.
 RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
 
-.PHONY: build test lint fmt fuzz tidy api sim
+.PHONY: build test lint fmt fuzz tidy api sim sim-mutants
 
 build: ## the binary, ./outlive
 	$(GO) build -o outlive ./cmd/outlive
@@ -20,6 +20,13 @@ test: ## all tests of all modules, under the race detector where there is a C co
 SEEDS ?= 2000
 sim: ## histories of the whole runtime on fake time, with crashes and lost answers; SEEDS=N
 	$(GO) test ./outlivetest -run TestSim -count=1 -timeout 0 -sim.seeds $(SEEDS) -v | grep -v -e '^=== ' -e '--- PASS: TestSim/'
+
+MUTANTS := mutant_nofence mutant_noretire mutant_noaudit
+sim-mutants: ## a safeguard less, one after the other: each must be noticed
+	@for m in $(MUTANTS); do \
+		if $(GO) test -tags $$m ./outlivetest -run 'TestSim|TestScenarios' -count=1 -sim.seeds 100 >/dev/null 2>&1; \
+		then echo "$$m: NOT NOTICED"; exit 1; else echo "$$m: noticed"; fi; \
+	done
 
 lint: ## golangci-lint must be in PATH; .ci/run says which version
 	@set -e; for m in $(MODULES); do echo "golangci-lint run  # in $$m"; (cd $$m && golangci-lint run ./...); done

@@ -18,6 +18,9 @@ const patienceOfAudit = 2
 // in the store that does not run here is expired. One that runs here and not in the
 // store is over. A claim that nobody here stands for is revealed.
 func (d *Dispatcher) audit(ctx context.Context, lease task.Lease) {
+	if !agrees {
+		return
+	}
 	if err := d.auditAttempts(ctx, lease); err != nil && ctx.Err() == nil {
 		d.o.Log.Warn("compare attempts with the store", "err", err)
 	}

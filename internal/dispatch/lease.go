@@ -43,7 +43,7 @@ func (d *Dispatcher) ensure(ctx context.Context) (task.Lease, error) {
 	case !lease.IsZero():
 		return lease, nil
 	}
-	if old.Epoch > 0 {
+	if old.Epoch > 0 && givesBack {
 		// Before the new epoch is there: nobody looks for what an older one held.
 		if err := d.retire(ctx, old); err != nil {
 			return task.Lease{}, err
