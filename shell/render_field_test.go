@@ -407,3 +407,12 @@ func FuzzRender(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkRender(b *testing.B) {
+	in := shell.RenderInput{Call: shell.Call{Script: "/run/cmd"}, Output: numbered(100_000), Exit: exited(0)}
+	b.SetBytes(int64(len(in.Output)))
+	b.ReportAllocs()
+	for b.Loop() {
+		shell.Render(in, shell.RenderOptions{})
+	}
+}
