@@ -65,6 +65,7 @@ func (a *app) foreground(ctx context.Context, s outlive.Spec, loan *command.Loan
 		}
 	})
 	run := &watched{app: a, w: w, sig: sig, copier: c}
+	late := run.late(caller, f.detachAfter)
 	select {
 	case e := <-ends:
 		if e.err != nil && !e.out.Task.State.Terminal() {
@@ -76,7 +77,38 @@ func (a *app) foreground(ctx context.Context, s outlive.Spec, loan *command.Loan
 		return run.outcome(e.out)
 	case err := <-unrecorded:
 		return run.withoutStore(caller, err)
+	case <-late:
+		a.leaving = true
+		c.abandon()
+		a.warn(errSilent)
+		return run.left(w.Task().ID)
 	}
+}
+
+// errSilent is why a run leaves a task that it could not publish.
+var errSilent = fault.New(fault.Unavailable, "it does not answer")
+
+// late returns a channel that is closed when the task should have been left a while
+// ago, and the store has not let it.
+func (r *watched) late(caller context.Context, detachAfter time.Duration) <-chan struct{} {
+	late := make(chan struct{})
+	var timer <-chan time.Time
+	if detachAfter > 0 {
+		timer = time.After(detachAfter)
+	}
+	r.app.group.Go("late", func(ctx context.Context) {
+		select {
+		case <-caller.Done():
+		case <-r.sig.left:
+		case <-timer:
+		}
+		select {
+		case <-time.After(recordWait):
+			close(late)
+		case <-ctx.Done():
+		}
+	})
+	return late
 }
 
 // outcome reports how the call ended.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func (a *app) runCommand() *cobra.Command {
 	fs.BoolVarP(&f.stdin, "stdin", "i", false, "copy standard input to the command until its end")
 	fs.StringArrayVar(&f.labels, "label", nil, "a label, `K=V`, may be repeated")
 	fs.StringVar(&f.cwd, "cwd", "", "run in `DIR` (default: this directory)")
-	fs.StringArrayVar(&f.env, "env", nil, "add `K=V` to the environment, may be repeated; stored only with --clean-env")
+	fs.StringArrayVar(&f.env, "env", nil, "add `K=V` to the environment, may be repeated; it is not stored")
 	fs.BoolVar(&f.cleanEnv, "clean-env", false, "pass a small list of variables instead of this environment")
 	fs.StringVar(&f.name, "name", "", "a `NAME` that is unique among unfinished tasks")
 	fs.BoolVar(&f.keepLeftovers, "keep-leftovers", false, "leave processes alone that the command left behind")
@@ -99,9 +100,11 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	loan := &command.Loan{Attached: !f.detached}
-	if !f.cleanEnv {
-		spec.Environ = true
-		loan.Environ = overlay(os.Environ(), f.env)
+	switch { // values travel by pipe and are stored nowhere
+	case !f.cleanEnv:
+		spec.Environ, loan.Environ = true, overlay(os.Environ(), f.env)
+	case len(f.env) > 0:
+		spec.Environ, loan.Environ = true, overlay(cleanEnviron(os.Environ()), f.env)
 	}
 	id := outlive.NewID("sh")
 	s := outlive.Spec{
@@ -166,9 +169,6 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	if _, taken := env[shell.Cookie]; taken {
 		return spec, nil, usagef("--env %s: it is how a command finds the task it runs in", shell.Cookie)
 	}
-	if f.cleanEnv {
-		spec.Env = env
-	}
 	labels, err := pairs("label", f.labels)
 	return spec, labels, err
 }
@@ -186,6 +186,25 @@ func pairs(flag string, list []string) (map[string]string, error) {
 		m[k] = v
 	}
 	return m, nil
+}
+
+// cleanEnviron is what the backend passes to a command when it is given no environment:
+// an allow-list, and what keeps tools from prompting and paging.
+func cleanEnviron(environ []string) []string {
+	allowed := []string{
+		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG",
+		"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
+		"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
+	}
+	var out []string
+	for _, kv := range environ {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(allowed, name) || strings.HasPrefix(name, "LC_") {
+			out = append(out, kv)
+		}
+	}
+	return append(out,
+		"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GH_PAGER=cat", "GIT_TERMINAL_PROMPT=0",
+		"GCM_INTERACTIVE=0", "GH_PROMPT_DISABLED=1", "DEBIAN_FRONTEND=noninteractive", "SSH_ASKPASS_REQUIRE=never")
 }
 
 // overlay returns environ with the K=V of list set.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"database/sql"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outlive-dev/outlive/shell"
 )
 
 // shell runs shell text in which outlive is the command line.
@@ -49,6 +52,48 @@ func TestInputIsCopied(t *testing.T) {
 	}
 }
 
+// Values of the environment are in no file of outlive.
+func TestEnvironmentIsNotStored(t *testing.T) {
+	t.Parallel()
+	b := newBox(t)
+	b.env = append(b.env, "SECRET=hunter2-by-environment", "LC_X=1", "https_proxy=http://p")
+	lines := func(args ...string) []string {
+		r := b.run(append(append([]string{"run"}, args...), "--", "env")...)
+		list := strings.Split(strings.TrimSpace(r.out), "\n")
+		slices.Sort(list)
+		return slices.DeleteFunc(list, func(s string) bool { return strings.HasPrefix(s, "OUTLIVE_RUN=") })
+	}
+	clean := lines("--clean-env")
+	with := lines("--clean-env", "--env", "ZZZ=hunter2-by-flag")
+	want := append(slices.Clone(clean), "ZZZ=hunter2-by-flag")
+	if slices.Sort(want); !slices.Equal(with, want) {
+		t.Errorf("--clean-env --env gives\n%v\nwant\n%v", with, want)
+	}
+	if slices.ContainsFunc(clean, func(s string) bool { return strings.Contains(s, "hunter2") }) {
+		t.Errorf("--clean-env gives %v", clean)
+	}
+	b.must("run", "--env", "ZZZ=hunter2-by-flag", "--", "sh", "-c", "test ${#SECRET} = 22 && test ${#ZZZ} = 15")
+	// Output is kept, so look only where nothing was printed.
+	files, err := filepath.Glob(b.store + ".runs/*/*/spec")
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if text, err := os.ReadFile(f); err != nil || strings.Contains(string(text), "hunter2") {
+			t.Errorf("%s: %s %v", f, text, err)
+		}
+	}
+	db, err := sql.Open("sqlite", b.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	n := 0
+	if err := db.QueryRow(`SELECT count(*) FROM outlive_task WHERE CAST(body AS TEXT) LIKE '%hunter2%' OR CAST(body AS TEXT) LIKE '%'||'aHVudGVyMi'||'%'`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d records hold the value, %v", n, err)
+	}
+}
+
 func TestMergedOrderIsExact(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -74,8 +119,8 @@ func TestDetachAfter(t *testing.T) {
 	p := b.start(b.cmd("run", "--detach-after", "1s", "--", "sh", "-c",
 		"echo pid $$; for i in 1 2 3 4 5 6; do echo n$i; sleep 0.5; done; exit 44"))
 	r := b.wait(p)
-	if took := time.Since(began); took < time.Second || took > 3*time.Second {
-		t.Errorf("detached after %v, want about 1s", took)
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("detached after %v, want 1s", took)
 	}
 	id := b.only()
 	b.want(r, exitRunning, id)
@@ -112,6 +157,9 @@ func TestKilledRunnerLeavesTheCommand(t *testing.T) {
 	b := newBox(t)
 	p := b.start(b.cmd("run", "--", "sh", "-c", "echo pid $$; sleep 2; echo end; exit 5"))
 	pid := pidIn(t, p.out.String)
+	if list := b.must("ps"); !strings.Contains(list, "running*") {
+		t.Errorf("ps while run watches:\n%s\nwant the task marked", list)
+	}
 	_ = p.Process.Kill()
 	<-p.end
 	if list := b.must("ps"); !strings.Contains(list, "running") {
@@ -163,15 +211,13 @@ func TestCancelEndsTheStubborn(t *testing.T) {
 	b := newBox(t)
 	id := b.must("run", "-d", "--", "sh", "-c", `trap "" TERM; setsid sh -c 'trap "" TERM; sleep 300' & echo ready; while :; do sleep 0.1; done`)
 	until(t, "the command is ready", func() bool { return strings.Contains(b.run("logs", id).out, "ready") })
-	began := time.Now()
 	if got := b.must("cancel", id, "--reason", "stop"); got != id+" canceled (stop)" {
 		t.Errorf("cancel printed %q", got)
 	}
-	// The grace of 2 s, one second, and the start of the command line itself.
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("canceled after %v, want within the grace and a second", took)
-	}
 	v := b.task(id)
+	if took := v.DoneAt.Sub(*v.CancelAt); took > shell.DefaultGrace+time.Second {
+		t.Errorf("canceled within %v, want the grace and a second", took)
+	}
 	if v.State != "canceled" || v.CancelWhy != "stop" {
 		t.Errorf("state %s, reason %q", v.State, v.CancelWhy)
 	}
@@ -324,7 +370,13 @@ func TestTwoFollowersOneLeaves(t *testing.T) {
 		w := b.task(id).Worker
 		return w != "" && w != held
 	})
-	t.Logf("adopted again after %v", time.Since(began)) // as seen by whole processes of this command line
+	// Within a second, as seen by whole processes of this command line on a busy machine:
+	// far less than the lease, which would be the slow proof.
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("adopted again after %v", took)
+	} else {
+		t.Logf("adopted again after %v", took)
+	}
 	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

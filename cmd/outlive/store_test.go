@@ -141,6 +141,7 @@ func TestStoreFailsAfterTheStart(t *testing.T) {
 		"own code":   {0, 9, nil, 1},
 		"json":       {0, 9, []string{"--json"}, 1},
 		"terminated": {syscall.SIGTERM, 143, nil, 1},
+		"left":       {syscall.SIGHUP, exitRunning, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +161,9 @@ func TestStoreFailsAfterTheStart(t *testing.T) {
 			if r.code != tt.code || warnings(r) != tt.warns {
 				t.Errorf("run = %+v, want exit %d and one warning", r, tt.code)
 			}
+			if tt.code == exitRunning {
+				open()
+			}
 			if tt.signal == 0 && !strings.Contains(r.out+r.err, "begin\nend\n") {
 				t.Errorf("run printed %q", r.out)
 			}
@@ -167,7 +171,7 @@ func TestStoreFailsAfterTheStart(t *testing.T) {
 				t.Errorf("run --json printed %q", r.out)
 			}
 			release()
-			if got := b.run("wait", id); tt.signal == 0 && got.code != 9 || tt.signal != 0 && got.code == 0 {
+			if got := b.run("wait", id); tt.signal != syscall.SIGTERM && got.code != 9 || got.code == 0 {
 				t.Errorf("a later wait = %+v", got)
 			}
 			b.once(id, "task.started")
