@@ -7,9 +7,12 @@ package local
 
 import (
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // FailpointEnv names, separated by commas, the points at which a process kills
@@ -53,7 +56,11 @@ func failpoint(name string) {
 	}
 	names := strings.Split(v, ",")
 	if slices.Contains(names, name+":stop") {
-		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+		// To this thread: another one would stop the process a moment later, and this
+		// one would get past the point.
+		runtime.LockOSThread()
+		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+		runtime.UnlockOSThread()
 	}
 	if slices.Contains(names, name) {
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
