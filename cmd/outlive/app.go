@@ -172,11 +172,11 @@ func (a *app) root() *cobra.Command {
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print no notes")
 	f.BoolVar(&a.noInput, "no-input", false, "never ask and never treat this as an attended terminal")
 	root.SetFlagErrorFunc(flagError)
-	root.CompletionOptions.HiddenDefaultCmd = false
 	for _, add := range a.commandsOf() {
 		add.DisableFlagsInUseLine = true
 		root.AddCommand(add)
 	}
+	completion(root)
 	return root
 }
 

@@ -12,6 +12,22 @@ import (
 	"github.com/outlive-dev/outlive/store"
 )
 
+// completion adds the library's command that prints completion scripts, with the usage
+// errors of the others.
+func completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Short = "Print the script that completes commands, flags and ids in a shell"
+		c.Example = "  source <(outlive completion bash)\n  outlive completion fish | source"
+		c.Long = ""
+		c.DisableFlagsInUseLine = true
+		c.Args, c.RunE = words(0, 0), func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+}
+
 // completeIDs completes the newest tasks of the store, by name or by the end of the
 // id, for the first most words (all when it is negative).
 func (a *app) completeIDs(most int) cobra.CompletionFunc {

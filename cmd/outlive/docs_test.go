@@ -63,7 +63,9 @@ func eachCommand(fn func(*cobra.Command)) {
 	visit = func(c *cobra.Command) {
 		fn(c)
 		for _, sub := range c.Commands() {
-			visit(sub)
+			if c.Name() != "completion" { // the library's words
+				visit(sub)
+			}
 		}
 	}
 	visit(root)

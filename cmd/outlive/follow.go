@@ -86,11 +86,31 @@ func (a *app) logs(ctx context.Context, r task.Record, after int64, tail int, fo
 		_, err := a.rt.Wait(ctx, r.ID, outlive.Terminal)
 		ended <- err
 	})
-	if err := a.dump(ctx, b, id, after, true, write); err != nil {
-		return a.fromJournal(ctx, r, err, write)
+	for {
+		err := a.dump(ctx, b, id, after, true, write)
+		if err == nil {
+			return <-ended
+		}
+		select {
+		case <-ended: // its files are gone
+			return a.fromJournal(ctx, r, err, write)
+		default:
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		select {
+		case err := <-ended:
+			ended <- err // once more, to see what came last
+		case <-time.After(notStarted): // it waits to be started
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return <-ended
 }
+
+// notStarted is how often a follower looks whether a task has been started.
+const notStarted = 250 * time.Millisecond
 
 // tailOffset finds where the last n lines of what is there begin.
 func (a *app) tailOffset(ctx context.Context, b shell.Recoverable, id shell.RunID, from int64, n int) (int64, error) {

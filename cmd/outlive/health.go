@@ -21,6 +21,9 @@ import (
 // only the engine may open its file once more.
 func integrity(ctx context.Context, path string) error {
 	u := url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro"}
+	if !writable(filepath.Dir(path)) {
+		u.RawQuery += "&immutable=1" // without its index a log cannot be read; but nobody can write
+	}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return fmt.Errorf("check %s: %w", path, err)

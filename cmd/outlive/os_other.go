@@ -32,3 +32,5 @@ func (a *app) heedStop() {}
 func freeSpace(string) (free, total int64, err error) { return 0, 0, errors.ErrUnsupported }
 
 func diskUse(string) int64 { return 0 }
+
+func writable(string) bool { return true }

@@ -131,3 +131,5 @@ func diskUse(dir string) (n int64) {
 	}
 	return n
 }
+
+func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }

@@ -194,7 +194,7 @@ func TestReadOnlyStoreStillLists(t *testing.T) {
 	if err != nil {
 		t.Skip("cannot make it read-only: ", err)
 	}
-	for _, args := range [][]string{{"ps", "-a"}, {"show", "kept"}, {"logs", "kept"}, {"events", "kept"}, {"why", "kept"}, {"wait", "kept"}} {
+	for _, args := range [][]string{{"ps", "-a"}, {"show", "kept"}, {"logs", "kept"}, {"events", "kept"}, {"why", "kept"}, {"wait", "kept"}, {"doctor"}, {"ps", "--orphans"}} {
 		if r := b.run(args...); r.code != 0 {
 			t.Errorf("%v on a read-only store = %+v", args, r)
 		}
