@@ -100,9 +100,9 @@ func TestRace_cancel_while_renewal_hangs(t *testing.T) {
 		s := r.spec("t", "script", "await never")
 		s.Here = true
 		r.submit(i.Runtime(), s)
-		r.all(200*time.Millisecond, func() {
+		r.all(short().Lease*2/3, func() {
 			i.Hang()
-			r.pause(400 * time.Millisecond)
+			r.pause(short().Lease * 4 / 3)
 			i.Resume()
 		}, func() {
 			_, err := r.main().Cancel(r.ctx, id, &outlive.CancelOptions{Reason: "enough"})
@@ -122,7 +122,7 @@ func TestRace_laptop_sleep(t *testing.T) {
 		wait := r.watch(r.ctx, i.Runtime(), s, foreground.Policy{})
 		r.eventually(id, "committed its start", func() bool { return r.get(id).StartCommitted })
 		i.Hang()
-		<-time.After(200*time.Millisecond + time.Duration(r.chance(int(300*time.Millisecond))))
+		<-time.After(short().Lease*2/3 + time.Duration(r.chance(int(short().Lease))))
 		i.Resume()
 		r.pause(time.Millisecond)
 		r.eventually(id, "followed again", func() bool { rec := r.get(id); return rec.Attempt > 1 || !rec.Lease.IsZero() })

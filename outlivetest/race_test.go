@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,12 +23,14 @@ import (
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/outlivetest"
 	"github.com/outlive-dev/outlive/store"
+	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
 )
 
 var (
 	seed   = flag.Uint64("seed", 0, "replay the races with this seed; 0 takes a new one")
 	rounds = flag.Int("rounds", 100, "rounds of each race")
+	driver = flag.String("store", "memory", "the store of the races: memory or sqlite")
 )
 
 // atOnce is how many rounds of a race run at the same time, over one store: each is
@@ -37,9 +40,11 @@ const atOnce = 20
 // short are options of a process that runs only what it is asked to, under a lease
 // that runs out while a test waits.
 func short() outlive.Options {
-	return outlive.Options{
-		Passive: true, Lease: 300 * time.Millisecond, Renew: 75 * time.Millisecond, Probe: 40 * time.Millisecond, Poll: 20 * time.Millisecond,
+	lease := 300 * time.Millisecond
+	if *driver == "sqlite" { // a commit is a flush of a disk, and a hundred rounds wait for it
+		lease = 3 * time.Second
 	}
+	return outlive.Options{Passive: true, Lease: lease, Renew: lease / 4, Probe: 40 * time.Millisecond, Poll: 20 * time.Millisecond}
 }
 
 // quick are options with a lease that lasts, and short looks at everything else.
@@ -95,10 +100,10 @@ func race(t *testing.T, o outlive.Options, play func(r *round)) {
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("repeat with: go test -race -run '^%s$' ./outlivetest -seed %d -rounds %d", t.Name(), s, *rounds)
+			t.Logf("repeat with: go test -race -run '^%s$' ./outlivetest -store %s -seed %d -rounds %d", t.Name(), *driver, s, *rounds)
 		}
 	}()
-	env := outlivetest.New(t, &outlivetest.Options{Runtime: o})
+	env := outlivetest.New(t, &outlivetest.Options{Runtime: o, Store: raceStore(t)})
 	executors(env)
 	env.Runtime()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -116,6 +121,24 @@ func race(t *testing.T, o outlive.Options, play func(r *round)) {
 	}
 	wg.Wait()
 	env.Check()
+}
+
+// raceStore opens the store that -store names; nil is the default of an Env.
+func raceStore(t *testing.T) store.Store {
+	t.Helper()
+	if *driver != "sqlite" {
+		return nil
+	}
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "races.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return st
 }
 
 func (r *round) id(name string) task.ID { return task.ID(fmt.Sprintf("%s-%d", name, r.n)) }

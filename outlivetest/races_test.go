@@ -69,6 +69,7 @@ notices and caller must agree, and no task may stay unpublished and unobserved.
 ` + "```sh" + `
 go test ./outlivetest -run TestScenarios                 # all stories
 go test -race ./outlivetest -run TestRace_ -rounds 1000     # all tests, more rounds; -seed N repeats one
+go test -race ./outlivetest -run TestRace_ -store sqlite   # the same over SQLite
 ` + "```" + `
 
 <!-- Generated from outlivetest/races_test.go: go test ./outlivetest -run TestRacesPage -update. Do not edit. -->

@@ -264,6 +264,9 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err er
 		}
 		d.lapse(lease) // it ran out meanwhile: that is ours to know, not the caller's
 	}
+	if errors.Is(err, apply.ErrLease) {
+		err = errNoLease // fenced is an answer to attempts
+	}
 	if err != nil {
 		d.Unclaim(l.Observer)
 		return Launched{}, fmt.Errorf("create task: %w", err)
@@ -273,6 +276,9 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err er
 	}
 	return out, nil
 }
+
+// errNoLease says that this worker's leases run out before anything is done under them.
+var errNoLease = fault.New(fault.Unavailable, "the store is too slow for the length of the lease")
 
 func (d *Dispatcher) launch(ctx context.Context, l *Launch) (out Launched, lease task.Lease, err error) {
 	rec := &l.Create.Record

@@ -196,18 +196,23 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 		}
 	}
 	err = errors.Join(err, d.awaitAttempts(ctx))
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	d.giveUp(stop)
-	d.unregister(stop)
-	err = errors.Join(err, d.loops.Stop(stop))
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment)
-	defer cancel()
-	if stuck := d.runs.Stop(last); err == nil {
+	within := func(most time.Duration, do func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+		defer cancel()
+		return do(ctx)
+	}
+	d.giveUp(ctx)
+	// The loops before the lease: one of them may be about to register again.
+	err = errors.Join(err, within(tidyTime, d.loops.Stop), within(tidyTime, d.unregister))
+	if stuck := within(moment, d.runs.Stop); err == nil {
 		err = stuck // else they are named already
 	}
 	return err
 }
+
+// tidyTime is how long each step of Stop may take that comes after its context has
+// ended: what is not given back then is found by others when the lease ends.
+const tidyTime = 10 * time.Second
 
 // awaitAttempts waits until no attempt is left or ctx ends.
 func (d *Dispatcher) awaitAttempts(ctx context.Context) error {
@@ -237,6 +242,8 @@ const moment = time.Second
 // giveUp fences off what did not end by itself, and lets it notice: work that heeds
 // its context has stopped before it can be continued elsewhere.
 func (d *Dispatcher) giveUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment)
+	defer cancel()
 	d.mu.Lock()
 	list := make([]*attempt, 0, len(d.attempts))
 	for _, a := range d.attempts {
@@ -250,8 +257,6 @@ func (d *Dispatcher) giveUp(ctx context.Context) {
 	for _, a := range list {
 		a.revoke(work.ErrFenced)
 	}
-	ctx, cancel := context.WithTimeout(ctx, moment)
-	defer cancel()
 	for _, a := range list {
 		select {
 		case <-a.done:

@@ -110,7 +110,7 @@ func TestAuditExpiresARowWithoutAttempt(t *testing.T) {
 }
 
 // causes registers an executor that tells why its context ended, and when.
-func causes(env *outlivetest.Env, key string) (told func() (error, time.Time)) {
+func causes(env *outlivetest.Env, key string) (told func() (time.Time, error)) {
 	var mu sync.Mutex
 	var cause error
 	var at time.Time
@@ -121,10 +121,10 @@ func causes(env *outlivetest.Env, key string) (told func() (error, time.Time)) {
 		cause, at = context.Cause(ctx), time.Now()
 		return work.Fail("ended", "")
 	}})
-	return func() (error, time.Time) {
+	return func() (time.Time, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		return cause, at
+		return at, cause
 	}
 }
 
@@ -137,7 +137,7 @@ func TestAuditStopsAnAttemptWithoutRow(t *testing.T) {
 		began := time.Now()
 		step(t, env, id, task.RequestCancel{Force: true})
 		pass(env, 10*time.Second)
-		if cause, at := told(); !errors.Is(cause, work.ErrFenced) || at.Sub(began) > 6*time.Second {
+		if at, cause := told(); !errors.Is(cause, work.ErrFenced) || at.Sub(began) > 6*time.Second {
 			t.Errorf("the attempt was told %v after %v, want fenced within a renewal", cause, at.Sub(began))
 		}
 	})
@@ -151,7 +151,7 @@ func TestSelfFencingWhileRenewalsHang(t *testing.T) {
 		until := worker(t, env).LeaseUntil
 		env.Instance(outlivetest.Main).Hang()
 		pass(env, time.Minute)
-		cause, at := told()
+		at, cause := told()
 		if !errors.Is(cause, work.ErrFenced) || !at.Before(until) || until.Sub(at) > 5*time.Second {
 			t.Errorf("the attempt was told %v, %v before the lease ended, want fenced shortly before", cause, until.Sub(at))
 		}
@@ -240,7 +240,7 @@ func TestNothingStarves(t *testing.T) {
 		for range 5 { // from now on more urgent work than can be done
 			env.Submit(outlive.Spec{Executor: "job.v1"})
 		}
-		for n := 0; n < 20*60; n++ {
+		for range 20 * 60 {
 			env.Submit(outlive.Spec{Executor: "job.v1"})
 			pass(env, time.Second)
 			if env.Get(low).State == task.Completed {
@@ -345,7 +345,7 @@ func TestDeadlineEndsTheAttempt(t *testing.T) {
 		id := env.Submit(outlive.Spec{Executor: "job.v1", Timeout: 30 * time.Second}).ID
 		began := time.Now()
 		pass(env, time.Minute)
-		cause, at := told()
+		at, cause := told()
 		if !errors.Is(cause, work.ErrDeadline) || at.Sub(began) > 32*time.Second {
 			t.Errorf("the attempt was told %v after %v, want the deadline after 30 s", cause, at.Sub(began))
 		}

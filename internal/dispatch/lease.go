@@ -234,12 +234,13 @@ func (d *Dispatcher) lapse(lease task.Lease) {
 }
 
 // unregister gives back what the worker holds and removes its row and its lock, in
-// that order.
-func (d *Dispatcher) unregister(ctx context.Context) {
+// that order. A store that fails is no error: the lease ends by itself, and the lock
+// goes with the process.
+func (d *Dispatcher) unregister(ctx context.Context) error {
 	select {
 	case d.register <- struct{}{}: // no registration is under way or will be
 	case <-ctx.Done():
-		return
+		return nil
 	}
 	defer func() { <-d.register }()
 	d.mu.Lock()
@@ -247,11 +248,11 @@ func (d *Dispatcher) unregister(ctx context.Context) {
 	d.lease = task.Lease{}
 	d.mu.Unlock()
 	if old.Worker == "" {
-		return
+		return nil
 	}
 	if err := d.retire(ctx, old); err != nil {
 		d.o.Log.Warn("unregister worker", "worker", old.Worker, "err", err)
-		return // the lock goes with the process and proves the death
+		return nil
 	}
 	d.mu.Lock()
 	d.worker, d.lock = "", nil
@@ -261,4 +262,5 @@ func (d *Dispatcher) unregister(ctx context.Context) {
 			d.o.Log.Warn("release worker lock", "err", err)
 		}
 	}
+	return nil
 }
