@@ -92,8 +92,11 @@ func (a *app) logs(ctx context.Context, r task.Record, after int64, tail int, fo
 			return <-ended
 		}
 		select {
-		case <-ended: // its files are gone
-			return a.fromJournal(ctx, r, err, write)
+		case end := <-ended:
+			if end != nil {
+				return end
+			}
+			return a.fromJournal(ctx, r, err, write) // its files are gone
 		default:
 		}
 		if !fault.Is(err, fault.NotFound) {
