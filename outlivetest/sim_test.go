@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 150, "how many seeds the simulator plays")
+	simSeeds = flag.Int("sim.seeds", 60, "how many seeds the simulator plays")
 	simFirst = flag.Uint64("sim.first", 0, "the first seed; 0 takes a random one")
 )
 
@@ -56,7 +56,7 @@ func TestSim(t *testing.T) {
 		}
 	}
 	t.Logf("seeds %d to %d: %v", first, first+uint64(*simSeeds)-1, total)
-	if *simSeeds < 100 {
+	if *simSeeds < 50 {
 		return
 	}
 	for _, k := range []string{"submit", "watch", "crash", "hang", "lose", "cancel", "publish", "stop", "send", "stale write refused", "completed", "failed", "canceled", "retried", "recovered"} {
