@@ -27,6 +27,10 @@ const (
 	KindQueue
 	KindConcurrency
 	KindObservers
+	KindTicket
+	KindSession
+	KindOutbox
+	KindHeld
 )
 
 // Key names what an Update reads. Keys are comparable.
@@ -37,7 +41,10 @@ type Key struct {
 
 // String renders the key for messages.
 func (k Key) String() string {
-	names := [...]string{"?", "task", "stream", "event", "part", "input", "inputs", "worker", "invocation", "name", "queue", "concurrency", "observers"}
+	names := [...]string{
+		"?", "task", "stream", "event", "part", "input", "inputs", "worker", "invocation", "name", "queue", "concurrency", "observers",
+		"ticket", "session", "outbox", "held",
+	}
 	s := names[min(int(k.Kind), len(names)-1)]
 	return strings.TrimRight(s+" "+k.A+" "+k.B+" "+k.C, " ")
 }
@@ -81,3 +88,20 @@ func ConcurrencyKey(key string) Key { return Key{Kind: KindConcurrency, A: key} 
 
 // ObserversKey names all observers of a task.
 func ObserversKey(id task.ID) Key { return Key{Kind: KindObservers, A: string(id)} }
+
+// TicketKey names one ticket of one task.
+func TicketKey(id task.ID, ticket task.TicketID) Key {
+	return Key{Kind: KindTicket, A: string(id), B: string(ticket)}
+}
+
+// SessionKey names a session's row.
+func SessionKey(id task.SessionID) Key { return Key{Kind: KindSession, A: string(id)} }
+
+// OutboxKey names all messages to a target.
+func OutboxKey(target string) Key { return Key{Kind: KindOutbox, A: target} }
+
+// DeliveryKey names one message to a target by its id.
+func DeliveryKey(target, id string) Key { return Key{Kind: KindOutbox, A: target, B: id} }
+
+// HeldKey names the number of running tasks that an attempt of the parent drives.
+func HeldKey(parent task.ID) Key { return Key{Kind: KindHeld, A: string(parent)} }

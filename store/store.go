@@ -25,6 +25,7 @@ import (
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/task"
 )
 
@@ -103,6 +104,24 @@ type Tx interface {
 	PutObserver(o Observer)                   // ObserversKey
 	DropObserver(id task.ID, observer string) // ObserversKey
 
+	Ticket(id task.ID, ticket task.TicketID) (mail.Ticket, bool) // TicketKey
+	PutTicket(t mail.Ticket)                                     // TicketKey
+	Held(parent task.ID) int                                     // HeldKey: running tasks that the parent drives
+
+	Session(id task.SessionID) (session.Session, bool) // SessionKey
+	PutSession(s session.Session)                      // SessionKey
+
+	Delivery(target, id string) (Delivery, bool) // DeliveryKey
+	Outbox(target string) []Delivery             // OutboxKey: in the order (At, Seq, id), at most 1000
+	PutDelivery(d Delivery)                      // DeliveryKey
+	DropDelivery(target, id string)              // DeliveryKey
+
+	// ForgetTask (TaskKey) removes up to the given number of rows of a task that has
+	// ended: entries of its own stream, inputs, tickets, observers, timers, and when
+	// none of them is left the task itself. The caller goes on until it is gone.
+	ForgetTask(id task.ID, rows int)
+	DropInvocation(key string) // InvocationKey
+
 	PutTimer(t Timer)               // blind; replaces the timer of the same kind and subject
 	DropTimer(kind, subject string) // blind
 }
@@ -142,6 +161,19 @@ type View interface {
 	ObserversOf(l task.Lease, limit int) ([]Observer, error)
 	Timers(due time.Time, limit int) ([]Timer, error)
 	Queues() ([]Queue, error)
+	// Ticket returns one ticket of a task.
+	Ticket(id task.ID, ticket task.TicketID) (mail.Ticket, bool, error)
+	// Tickets lists a task's tickets by id, after the given one, decided ones too.
+	Tickets(id task.ID, after task.TicketID, limit int) ([]mail.Ticket, error)
+	Session(id task.SessionID) (session.Session, bool, error)
+	// Sessions lists by id, after the given one.
+	Sessions(after task.SessionID, limit int) ([]session.Session, error)
+	// Outbox lists the messages to a target in the order (At, Seq, id), dead ones too.
+	Outbox(target string, limit int) ([]Delivery, error)
+	// Due lists messages of any target that are to be offered at now, by (Due, target, id).
+	Due(now time.Time, limit int) ([]Delivery, error)
+	// Invocations lists idempotency keys that expired before the given time.
+	Invocations(expired time.Time, limit int) ([]Invocation, error)
 	// Counts returns the number of tasks in each state.
 	Counts() (map[task.State]int64, error)
 }
@@ -199,6 +231,7 @@ type Timer struct {
 	Kind    string    `json:"kind"`
 	Subject string    `json:"subject"`
 	Due     time.Time `json:"due"`
+	Arg     string    `json:"arg,omitempty"` // of the kind's own
 }
 
 // Filter selects tasks to list. Zero fields select everything.

@@ -25,8 +25,8 @@ type layer struct {
 var layers = []layer{
 	{n: 0, what: "error kinds, goroutines", pkgs: []string{"fault", "internal/lifecycle"}},
 	{n: 1, what: "pure models", pkgs: []string{"mail", "journal"}},
-	{n: 2, what: "pure models", pkgs: []string{"task", "session"}},
-	{n: 3, what: "pure models", pkgs: []string{"foreground"}},
+	{n: 2, what: "pure models", pkgs: []string{"task"}},
+	{n: 3, what: "pure models", pkgs: []string{"foreground", "session"}},
 	{n: 4, what: "contracts", pkgs: []string{"store", "work", "shell", "turnloop"}},
 	{n: 4.5, what: "one command applied, many commands committed; helpers of drivers and engines", pkgs: []string{
 		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog",

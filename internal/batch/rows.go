@@ -8,6 +8,7 @@ import (
 
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -28,6 +29,18 @@ type Rows struct {
 	Queues      map[string]Queue
 	Concurrency map[string]int // running tasks with that concurrency key
 	Observers   map[task.ID][]store.Observer
+	Tickets     map[store.Key]*mail.Ticket
+	Sessions    map[task.SessionID]*session.Session
+	Deliveries  map[store.Key]*store.Delivery
+	Outboxes    map[string]Outbox
+	Held        map[task.ID]int
+}
+
+// Outbox is the messages to one target, in order, at most store.MaxPage; More says
+// that there are others behind them.
+type Outbox struct {
+	Items []store.Delivery
+	More  bool
 }
 
 // Inbox is a task's inputs after its ConsumedInput, in order, at most
@@ -57,6 +70,11 @@ func newRows() Rows {
 		Queues:      make(map[string]Queue),
 		Concurrency: make(map[string]int),
 		Observers:   make(map[task.ID][]store.Observer),
+		Tickets:     make(map[store.Key]*mail.Ticket),
+		Sessions:    make(map[task.SessionID]*session.Session),
+		Deliveries:  make(map[store.Key]*store.Delivery),
+		Outboxes:    make(map[string]Outbox),
+		Held:        make(map[task.ID]int),
 	}
 }
 
@@ -73,6 +91,11 @@ func (r *Rows) reset() {
 	clear(r.Queues)
 	clear(r.Concurrency)
 	clear(r.Observers)
+	clear(r.Tickets)
+	clear(r.Sessions)
+	clear(r.Deliveries)
+	clear(r.Outboxes)
+	clear(r.Held)
 }
 
 // Staging is all that one batch writes, each row once with its last value, in
@@ -86,10 +109,32 @@ type Staging struct {
 	Tails       []TailChange
 	Inputs      []*mail.Input
 	Workers     []WorkerChange
-	Invocations []*store.Invocation
+	Invocations []InvocationChange
 	Queues      []store.Queue
 	Observers   []ObserverChange
 	Timers      []TimerChange
+	Tickets     []*mail.Ticket
+	Sessions    []*session.Session
+	Deliveries  []DeliveryChange
+	Forgets     []Forget // after everything else
+}
+
+// InvocationChange is an idempotency key's new row; nil means that it is dropped.
+type InvocationChange struct {
+	Key string
+	New *store.Invocation
+}
+
+// DeliveryChange is a message's new row; nil means that it is dropped.
+type DeliveryChange struct {
+	Target, ID string
+	New        *store.Delivery
+}
+
+// Forget asks to remove at most Rows rows of a task.
+type Forget struct {
+	Task task.ID
+	Rows int
 }
 
 // TaskChange is a task's row before (nil: none) and after.
@@ -150,6 +195,14 @@ func (s *Staging) Hint() store.Hint {
 	}
 	for _, c := range s.Observers {
 		h.Tasks = append(h.Tasks, c.Task)
+	}
+	for _, c := range s.Sessions {
+		h.Streams = append(h.Streams, journal.StreamID(c.ID))
+	}
+	for _, c := range s.Deliveries {
+		if c.New != nil && c.New.Offered() {
+			h.Pending = true
+		}
 	}
 	for _, in := range s.Inputs {
 		h.Tasks = append(h.Tasks, task.ID(in.Task))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -43,6 +44,12 @@ type txn struct {
 	observers   table[task.ID, []store.Observer] // the whole list
 	observed    table[[2]string, *store.Observer]
 	timers      table[[2]string, *store.Timer]
+	tickets     table[store.Key, *mail.Ticket]
+	sessions    table[task.SessionID, *session.Session]
+	deliveries  table[store.Key, *store.Delivery]
+	outboxes    table[string, []string] // ids put or dropped, by target
+	holding     table[task.ID, int]
+	forgets     table[task.ID, int]
 
 	entries []journal.Entry
 	kept    int // entries of finished functions
@@ -60,10 +67,11 @@ func newTxn(epoch int64) *txn {
 	return &txn{epoch: epoch, rows: newRows(), have: make(map[store.Key]struct{})}
 }
 
-func (t *txn) tables() [15]staged {
+func (t *txn) tables() [21]staged {
 	return [...]staged{
 		&t.tasks, &t.heads, &t.tails, &t.parts, &t.inputs, &t.inboxes, &t.workers, &t.invocations,
 		&t.names, &t.queues, &t.running, &t.concurrency, &t.observers, &t.observed, &t.timers,
+		&t.tickets, &t.sessions, &t.deliveries, &t.outboxes, &t.holding, &t.forgets,
 	}
 }
 
@@ -109,7 +117,8 @@ func (t *txn) undo() {
 // dirty reports whether anything is staged.
 func (t *txn) dirty() bool {
 	return len(t.tasks.order)+len(t.entries)+len(t.inputs.order)+len(t.workers.order)+
-		len(t.invocations.order)+len(t.queues.order)+len(t.observed.order)+len(t.timers.order) > 0
+		len(t.invocations.order)+len(t.queues.order)+len(t.observed.order)+len(t.timers.order)+
+		len(t.tickets.order)+len(t.sessions.order)+len(t.deliveries.order)+len(t.forgets.order) > 0
 }
 
 // staging collects what is to be written.
@@ -133,7 +142,7 @@ func (t *txn) staging(s *Staging) {
 		s.Workers = append(s.Workers, t.workers.m[id])
 	}
 	for _, k := range t.invocations.order {
-		s.Invocations = append(s.Invocations, t.invocations.m[k])
+		s.Invocations = append(s.Invocations, InvocationChange{k, t.invocations.m[k]})
 	}
 	for _, name := range t.queues.order {
 		s.Queues = append(s.Queues, *t.queues.m[name])
@@ -143,6 +152,18 @@ func (t *txn) staging(s *Staging) {
 	}
 	for _, k := range t.timers.order {
 		s.Timers = append(s.Timers, TimerChange{k[0], k[1], t.timers.m[k]})
+	}
+	for _, k := range t.tickets.order {
+		s.Tickets = append(s.Tickets, t.tickets.m[k])
+	}
+	for _, id := range t.sessions.order {
+		s.Sessions = append(s.Sessions, t.sessions.m[id])
+	}
+	for _, k := range t.deliveries.order {
+		s.Deliveries = append(s.Deliveries, DeliveryChange{k.A, k.B, t.deliveries.m[k]})
+	}
+	for _, id := range t.forgets.order {
+		s.Forgets = append(s.Forgets, Forget{id, t.forgets.m[id]})
 	}
 }
 
@@ -210,6 +231,15 @@ func (t *txn) count(r *task.Record, by int) {
 		n, _ := t.concurrency.get(r.ConcurrencyKey)
 		t.concurrency.put(r.ConcurrencyKey, n+by)
 	}
+	if Driven(r) {
+		n, _ := t.holding.get(r.Parent)
+		t.holding.put(r.Parent, n+by)
+	}
+}
+
+// Driven reports whether a running task is driven by an attempt of its parent.
+func Driven(r *task.Record) bool {
+	return r.State == task.Running && r.Owner == task.OwnerParent && r.Parent != ""
 }
 
 // Live reports whether a task has not ended.
@@ -338,6 +368,11 @@ func (t *txn) PutInvocation(i store.Invocation) {
 	t.need(store.InvocationKey(i.Key))
 	i.Expires = micros(i.Expires)
 	t.invocations.put(i.Key, &i)
+}
+
+func (t *txn) DropInvocation(key string) {
+	t.need(store.InvocationKey(key))
+	t.invocations.put(key, nil)
 }
 
 func (t *txn) Queue(name string) store.Queue {

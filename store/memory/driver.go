@@ -10,6 +10,7 @@ import (
 	"github.com/outlive-dev/outlive/internal/batch"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -30,6 +31,9 @@ type state struct {
 	timers      tree[pair, *store.Timer]
 	tails       tree[pair, journal.Tail]
 	parts       tree[pair, int64] // stream and event, part: the entry's seq
+	tickets     tree[pair, *mail.Ticket]
+	sessions    tree[task.SessionID, *session.Session]
+	deliveries  tree[pair, *store.Delivery]
 }
 
 // pair is an ordered key of two or three strings of any bytes.
@@ -56,6 +60,7 @@ type driver struct {
 	running map[string]int // running tasks by queue
 	limited map[string]int // running tasks by concurrency key
 	named   map[string][]task.ID
+	held    map[task.ID]int // running tasks by the parent that drives them
 	staged  *batch.Staging
 }
 
@@ -64,6 +69,7 @@ func (d *driver) Begin() (time.Time, error) {
 	d.next, d.staged = *d.store.state.Load(), nil
 	if d.running == nil {
 		d.running, d.limited, d.named = make(map[string]int), make(map[string]int), make(map[string][]task.ID)
+		d.held = make(map[task.ID]int)
 	}
 	return d.next.now, nil
 }
@@ -103,6 +109,18 @@ func (d *driver) Load(keys []store.Key, rows *batch.Rows) error {
 			rows.Concurrency[k.A] = d.limited[k.A]
 		case store.KindObservers:
 			rows.Observers[id], _ = st.observers.get(id)
+		case store.KindTicket:
+			rows.Tickets[k], _ = st.tickets.get(pairOf(k.A, k.B))
+		case store.KindSession:
+			rows.Sessions[task.SessionID(k.A)], _ = st.sessions.get(task.SessionID(k.A))
+		case store.KindOutbox:
+			if k.B != "" {
+				rows.Deliveries[k], _ = st.deliveries.get(pairOf(k.A, k.B))
+			} else {
+				rows.Outboxes[k.A] = st.outbox(k.A, store.MaxPage)
+			}
+		case store.KindHeld:
+			rows.Held[id] = d.held[id]
 		}
 	}
 	return nil
@@ -178,8 +196,12 @@ func (d *driver) Flush(s *batch.Staging) error {
 			st.workers = st.workers.put(c.ID, c.New)
 		}
 	}
-	for _, i := range s.Invocations {
-		st.invocations = st.invocations.put(i.Key, i)
+	for _, c := range s.Invocations {
+		if c.New == nil {
+			st.invocations = st.invocations.drop(c.Key)
+		} else {
+			st.invocations = st.invocations.put(c.Key, c.New)
+		}
 	}
 	for _, q := range s.Queues {
 		st.queues = st.queues.put(q.Name, q)
@@ -201,6 +223,7 @@ func (d *driver) Flush(s *batch.Staging) error {
 			st.timers = st.timers.put(k, c.New)
 		}
 	}
+	st.flushMail(s)
 	return nil
 }
 
@@ -222,6 +245,9 @@ func (d *driver) count(r *task.Record, by int) {
 	if r.State == task.Running {
 		add(d.running, r.Queue, by)
 		add(d.limited, r.ConcurrencyKey, by)
+		if batch.Driven(r) {
+			add(d.held, r.Parent, by)
+		}
 	}
 	if r.Name == "" {
 		return
@@ -236,7 +262,7 @@ func (d *driver) count(r *task.Record, by int) {
 	}
 }
 
-func add(m map[string]int, k string, by int) {
+func add[K ~string](m map[K]int, k K, by int) {
 	if k == "" {
 		return
 	}

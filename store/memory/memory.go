@@ -84,7 +84,7 @@ func (s *Store) Changes(ctx context.Context) iter.Seq[store.Hint] { return s.hub
 
 // Info implements [store.Store].
 func (s *Store) Info() store.Info {
-	return store.Info{ID: s.id, Driver: "memory", Epoch: 1, Schema: 1}
+	return store.Info{ID: s.id, Driver: "memory", Epoch: 1, Schema: 2}
 }
 
 // Close implements [store.Store]. What the store held is gone.

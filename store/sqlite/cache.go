@@ -34,6 +34,11 @@ func (r *recent[K, V]) put(k K, v V) {
 	r.young[k] = v
 }
 
+func (r *recent[K, V]) drop(k K) {
+	delete(r.young, k)
+	delete(r.old, k)
+}
+
 func (r *recent[K, V]) reset() {
 	clear(r.young)
 	clear(r.old)

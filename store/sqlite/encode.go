@@ -10,6 +10,8 @@ import (
 
 	"github.com/outlive-dev/outlive/internal/batch"
 	"github.com/outlive-dev/outlive/internal/rowjson"
+	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -31,10 +33,16 @@ type codecs struct {
 	worker   *rowjson.Codec[store.Worker]
 	queue    *rowjson.Codec[store.Queue]
 	observer *rowjson.Codec[store.Observer]
+	ticket   *rowjson.Codec[mail.Ticket]
+	session  *rowjson.Codec[session.Session]
+	delivery *rowjson.Codec[store.Delivery]
 }
 
 func newCodecs() *codecs {
-	return &codecs{rowjson.New[task.Record](), rowjson.New[store.Worker](), rowjson.New[store.Queue](), rowjson.New[store.Observer]()}
+	return &codecs{
+		rowjson.New[task.Record](), rowjson.New[store.Worker](), rowjson.New[store.Queue](), rowjson.New[store.Observer](),
+		rowjson.New[mail.Ticket](), rowjson.New[session.Session](), rowjson.New[store.Delivery](),
+	}
 }
 
 // readBody reads the JSON of a column.

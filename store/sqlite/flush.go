@@ -18,7 +18,7 @@ func (d *driver) Flush(s *batch.Staging) error {
 	d.s.fail.hit(failBeforeWrite)
 	d.flushed = true
 	for _, step := range []func(*batch.Staging) error{
-		d.putTasks, d.putEntries, d.putTails, d.putInputs, d.putWorkers, d.putRest, d.putMeta,
+		d.putTasks, d.putEntries, d.putTails, d.putInputs, d.putWorkers, d.putRest, d.putMail, d.putMeta,
 	} {
 		if err := step(s); err != nil {
 			return classify(err)
@@ -321,7 +321,14 @@ func (d *driver) putWorkers(st *batch.Staging) error {
 }
 
 func (d *driver) putRest(st *batch.Staging) error {
-	for _, i := range st.Invocations {
+	for _, c := range st.Invocations {
+		i := c.New
+		if i == nil {
+			if err := d.c.run(`DELETE FROM outlive_invocation WHERE key = ?`, nil, c.Key); err != nil {
+				return err
+			}
+			continue
+		}
 		err := d.c.run(`INSERT OR REPLACE INTO outlive_invocation (key, task, digest, expires) VALUES (?, ?, ?, ?)`, nil,
 			i.Key, string(i.Task), i.Digest, micros(i.Expires))
 		if err != nil {
@@ -352,7 +359,8 @@ func (d *driver) putRest(st *batch.Staging) error {
 		if c.New == nil {
 			err = d.c.run(`DELETE FROM outlive_timer WHERE kind = ? AND subject = ?`, nil, c.Kind, c.Subject)
 		} else {
-			err = d.c.run(`INSERT OR REPLACE INTO outlive_timer (kind, subject, due) VALUES (?, ?, ?)`, nil, c.Kind, c.Subject, micros(c.New.Due))
+			err = d.c.run(`INSERT OR REPLACE INTO outlive_timer (kind, subject, due, arg) VALUES (?, ?, ?, ?)`, nil,
+				c.Kind, c.Subject, micros(c.New.Due), c.New.Arg)
 		}
 		if err != nil {
 			return err

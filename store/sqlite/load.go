@@ -63,6 +63,8 @@ func (d *driver) load(k store.Key, rows *batch.Rows) (err error) {
 		})
 	case store.KindObservers:
 		rows.Observers[id], err = d.c.observers(id)
+	default:
+		err = d.loadMail(k, rows)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func TestOpenMakesDirectoryAndFile(t *testing.T) {
 	if fi, err := os.Stat(path + "-wal"); err != nil || fi.Size() < 1<<20 {
 		t.Errorf("the log has %d bytes, want it grown ahead", fi.Size())
 	}
-	if info := st.Info(); info.Path != path || info.Driver != "sqlite" || info.ID == "" || info.Epoch != 1 || info.Schema != 1 {
+	if info := st.Info(); info.Path != path || info.Driver != "sqlite" || info.ID == "" || info.Epoch != 1 || info.Schema != 2 {
 		t.Errorf("Info = %+v", info)
 	}
 }

@@ -97,8 +97,8 @@ func (v *view) ObserversOf(l task.Lease, limit int) (list []store.Observer, err 
 }
 
 func (v *view) Timers(due time.Time, limit int) (list []store.Timer, err error) {
-	err = v.c.run(`SELECT kind, subject, due FROM outlive_timer WHERE due <= ? ORDER BY due, kind, subject LIMIT ?`, func(s *stmt) error {
-		list = append(list, store.Timer{Kind: s.colText(0), Subject: s.colText(1), Due: fromMicros(s.colInt(2))})
+	err = v.c.run(`SELECT kind, subject, due, arg FROM outlive_timer WHERE due <= ? ORDER BY due, kind, subject LIMIT ?`, func(s *stmt) error {
+		list = append(list, store.Timer{Kind: s.colText(0), Subject: s.colText(1), Due: fromMicros(s.colInt(2)), Arg: s.colText(3)})
 		return nil
 	}, micros(due), batch.PageSize(limit))
 	return list, classify(err)

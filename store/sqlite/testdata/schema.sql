@@ -3,6 +3,20 @@ CREATE TABLE outlive_count (
   tasks INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE outlive_delivery (
+  target TEXT    NOT NULL,
+  id     TEXT    NOT NULL,
+  at     INTEGER NOT NULL,
+  seq    INTEGER NOT NULL,
+  due    INTEGER,          -- NULL: not offered
+  body   BLOB    NOT NULL, -- JSON
+  PRIMARY KEY (target, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX outlive_delivery_due ON outlive_delivery (due, target, id) WHERE due IS NOT NULL;
+
+CREATE INDEX outlive_delivery_order ON outlive_delivery (target, at, seq, id);
+
 CREATE TABLE outlive_entry (
   n       INTEGER PRIMARY KEY,
   stream  TEXT    NOT NULL,
@@ -56,6 +70,8 @@ CREATE TABLE outlive_invocation (
   expires INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX outlive_invocation_expires ON outlive_invocation (expires);
+
 CREATE TABLE outlive_meta (
   one    INTEGER PRIMARY KEY CHECK (one = 1),
   id     TEXT    NOT NULL, -- the incarnation
@@ -87,6 +103,11 @@ CREATE TABLE outlive_queue (
   body BLOB NOT NULL -- JSON
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE outlive_session (
+  id   TEXT PRIMARY KEY,
+  body BLOB NOT NULL -- JSON
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE outlive_task (
   n        INTEGER PRIMARY KEY,
   id       TEXT    NOT NULL UNIQUE,
@@ -109,6 +130,8 @@ CREATE TABLE outlive_task (
 
 CREATE INDEX outlive_task_ckey ON outlive_task (r_ckey) WHERE r_ckey IS NOT NULL;
 
+CREATE INDEX outlive_task_held ON outlive_task (parent) WHERE r_epoch = -1;
+
 CREATE INDEX outlive_task_name ON outlive_task (name, live, id) WHERE name IS NOT NULL;
 
 CREATE INDEX outlive_task_parent ON outlive_task (parent, id) WHERE parent IS NOT NULL;
@@ -123,10 +146,17 @@ CREATE INDEX outlive_task_running ON outlive_task (r_worker, r_epoch, id) WHERE 
 
 CREATE INDEX outlive_task_session ON outlive_task (session, id) WHERE session IS NOT NULL;
 
+CREATE TABLE outlive_ticket (
+  task TEXT NOT NULL,
+  id   TEXT NOT NULL,
+  body BLOB NOT NULL, -- JSON
+  PRIMARY KEY (task, id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE outlive_timer (
   kind    TEXT    NOT NULL,
   subject TEXT    NOT NULL,
-  due     INTEGER NOT NULL,
+  due     INTEGER NOT NULL, arg TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (kind, subject)
 ) STRICT, WITHOUT ROWID;
 
