@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -238,7 +239,7 @@ func describe(r *task.Record) string {
 		switch {
 		case c == '\n' || c == '\t':
 			return ' '
-		case c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 || c == utf8.RuneError:
+		case unicode.IsControl(c), unicode.Is(unicode.Bidi_Control, c), c == utf8.RuneError:
 			return '?'
 		}
 		return c
