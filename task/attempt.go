@@ -15,12 +15,13 @@ import (
 // own checks that the fence holds the task, and nothing more.
 func (s *step) own(f Fence) error {
 	if s.r.Owner == OwnerParent {
-		if f.Lease.IsZero() || f.Attempt != s.r.Hold.Attempt || f.Lease != s.r.Hold.Lease {
+		if f.Generation != s.r.Generation || f.Lease.IsZero() || f.Attempt != s.r.Hold.Attempt || f.Lease != s.r.Hold.Lease {
 			return ErrOwner
 		}
 		return nil
 	}
-	if s.r.State != Running || f.Lease.IsZero() || f.Attempt != s.r.Attempt || f.Lease != s.r.Lease {
+	former := f.Generation != 0 && f.Generation != s.r.Generation // an owner before the handoff
+	if s.r.State != Running || f.Lease.IsZero() || f.Attempt != s.r.Attempt || f.Lease != s.r.Lease || former {
 		return ErrFenced
 	}
 	return nil

@@ -18,14 +18,17 @@ type Command interface {
 // Fence is the attempt's right to write: attempt number, worker and epoch. The
 // caller of [Apply] has already checked that the worker's lease lives.
 //
-// For a parent-owned task the fence is its hold: Attempt and Lease of the parent's
-// attempt. Held counts the unfinished parent-owned children of the attempt, by the
+// For a parent-owned task the fence is its hold, Attempt and Lease of the parent's
+// attempt, and the task's Generation: after a handoff the task may have an attempt of
+// its own with the same number under the same lease, which the hold alone could not
+// be told from. Attempts of the manager leave Generation 0. Held counts the unfinished parent-owned children of the attempt, by the
 // engine's reading in the same transaction: while there are any, Complete, Wait,
 // Suspend and Yield are refused.
 type Fence struct {
-	Attempt int64
-	Lease   Lease
-	Held    int
+	Attempt    int64
+	Lease      Lease
+	Generation int64
+	Held       int
 }
 
 // Create makes a task. It is the only command on the zero Record. The engine

@@ -53,7 +53,7 @@ func must(t testing.TB, r Record, cs ...Command) Record {
 // fence is the fence that holds r now.
 func fence(r Record) Fence {
 	if r.Owner == OwnerParent {
-		return Fence{Attempt: r.Hold.Attempt, Lease: r.Hold.Lease}
+		return Fence{Attempt: r.Hold.Attempt, Lease: r.Hold.Lease, Generation: r.Generation}
 	}
 	return Fence{Attempt: r.Attempt, Lease: r.Lease}
 }
@@ -112,7 +112,7 @@ func variants(t testing.TB) []variant {
 		v("parent-owned", z, create(parents, reads)),
 		v("parent-owned, candidate", z, create(parents, reads), Offer{Generation: 1}),
 		v("parent-owned, candidate, late input", z, create(parents, reads), Offer{Generation: 1}, Send{}),
-		v("parent-owned, recoverable", z, create(parents, recoverable), CommitStart{Fence: fence(Record{Owner: OwnerParent, Hold: hold})}),
+		v("parent-owned, recoverable", z, create(parents, recoverable), CommitStart{Fence: fence(Record{Owner: OwnerParent, Hold: hold, Generation: 1})}),
 		v("parent-owned, to be canceled", z, create(parents), cancel),
 		v("waiting for any", z, create(reads), start(), waits(false)),
 		v("waiting for all, outside", z, create(reads), Start{Lease: worker, Outside: true}, waits(true)),

@@ -523,3 +523,26 @@ func TestReasonsAreCutAtARune(t *testing.T) {
 		t.Errorf("a text that is no UTF-8 is cut to %d bytes", len(got))
 	}
 }
+
+// The task's own first attempt may have the number of its parent's, under the same
+// lease: what tells the two apart is the generation.
+func TestFormerOwnerIsFencedByGeneration(t *testing.T) {
+	h := Hold{Parent: "p", Attempt: 1, Lease: worker}
+	r := must(t, Record{}, create(reads, func(r *Record) { r.Owner, r.Parent, r.Hold, r.Publication = OwnerParent, "p", h, Deferred }))
+	own := fence(r)
+	r = must(t, r, HandOff{Generation: 1}, start())
+	if r.Attempt != own.Attempt || r.Lease != own.Lease {
+		t.Fatalf("attempt %d under %v, want the parent's", r.Attempt, r.Lease)
+	}
+	for _, c := range []Command{
+		Save{Fence: own},
+		CommitInput{Fence: own},
+		Progress{Fence: own},
+		Complete{Fence: own},
+		Yield{Fence: own},
+		Fail{Fence: own, Failure: Failure{Code: "x"}},
+	} {
+		refuse(t, r, c, ErrFenced)
+	}
+	must(t, r, Complete{Fence: fence(r)})
+}
