@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -281,6 +282,25 @@ func (b *box) once(id string, kinds ...string) {
 	for _, k := range kinds {
 		if got[k] != 1 {
 			b.t.Errorf("%s: %d entries %s, want 1 (all: %v)", id, got[k], k, got)
+		}
+	}
+}
+
+// gate is the beginning of a command that says its pid and then waits for the test.
+func (b *box) gate() (text string, open func()) {
+	b.t.Helper()
+	fifo := filepath.Join(b.dir, "go")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	return "echo pid $$; read x <" + fifo + "; ", func() {
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := io.WriteString(f, "x\n"); err != nil {
+			b.t.Fatal(err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"database/sql"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -155,7 +154,8 @@ func TestDetachedIsPublicFromTheStart(t *testing.T) {
 func TestKilledRunnerLeavesTheCommand(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	p := b.start(b.cmd("run", "--", "sh", "-c", "echo pid $$; sleep 2; echo end; exit 5"))
+	text, open := b.gate()
+	p := b.start(b.cmd("run", "--", "sh", "-c", text+"echo end; exit 5"))
 	pid := pidIn(t, p.out.String)
 	if list := b.must("ps"); !strings.Contains(list, "running*") {
 		t.Errorf("ps while run watches:\n%s\nwant the task marked", list)
@@ -169,7 +169,9 @@ func TestKilledRunnerLeavesTheCommand(t *testing.T) {
 		t.Error("the command is gone")
 	}
 	id := b.only()
+	until(t, "the task is public", func() bool { return b.kinds(id)["task.published"] > 0 })
 	b.once(id, "task.started", "task.published")
+	open()
 	b.want(b.run("wait", id), 5, "")
 	if logs := b.must("logs", id); logs != fmt.Sprintf("pid %d\nend", pid) {
 		t.Errorf("logs = %q", logs)
@@ -353,16 +355,13 @@ func TestSignalsUnattended(t *testing.T) {
 func TestTwoFollowersOneLeaves(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	fifo := filepath.Join(b.dir, "go")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	id := b.must("run", "-d", "--", "sh", "-c", "echo begin; read x <go; echo end; exit 6")
+	text, open := b.gate()
+	id := b.must("run", "-d", "--", "sh", "-c", text+"echo end; exit 6")
 	first := b.start(b.cmd("wait", id))
 	until(t, "the first follower adopts", func() bool { return b.task(id).Worker != "" })
 	held := b.task(id).Worker
 	second := b.start(b.cmd("logs", "-f", id))
-	until(t, "the second follows", func() bool { return second.out.String() == "begin\n" })
+	pid := pidIn(t, second.out.String)
 	_ = first.Process.Kill()
 	<-first.end
 	began := time.Now()
@@ -377,13 +376,8 @@ func TestTwoFollowersOneLeaves(t *testing.T) {
 	} else {
 		t.Logf("adopted again after %v", took)
 	}
-	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.WriteString(f, "x\n")
-	f.Close()
-	if r := b.wait(second); r.code != 0 || r.out != "begin\nend\n" {
+	open()
+	if r := b.wait(second); r.code != 0 || r.out != fmt.Sprintf("pid %d\nend\n", pid) {
 		t.Errorf("logs -f = %+v", r)
 	}
 	b.want(b.run("wait", id), 6, "")

@@ -8,7 +8,7 @@ package main
 import (
 	"database/sql"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,25 +50,6 @@ func fill(t *testing.T, disk string) (file string) {
 	return file
 }
 
-// gate is a command that waits for the test before it ends.
-func (b *box) gate() (text string, open func()) {
-	b.t.Helper()
-	fifo := filepath.Join(b.dir, "go")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		b.t.Fatal(err)
-	}
-	return "echo begin; read x <" + fifo + "; ", func() {
-		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		defer f.Close()
-		if _, err := io.WriteString(f, "x\n"); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-}
-
 func warnings(r result) int { return strings.Count(r.err, "outlive: warning: ") }
 
 func TestFullDiskBeforeTheStart(t *testing.T) {
@@ -101,12 +82,12 @@ func TestFullDiskAfterTheStart(t *testing.T) {
 	b, disk := onDisk(t, "size=8m")
 	text, open := b.gate()
 	p := b.start(b.cmd("run", "--", "sh", "-c", text+"exit 9"))
-	until(t, "it runs", func() bool { return p.out.String() == "begin\n" })
+	pid := pidIn(t, p.out.String)
 	id := b.only()
 	file := fill(t, disk)
 	open()
 	r := b.wait(p)
-	if r.code != 9 || r.out != "begin\n" || warnings(r) != 1 {
+	if r.code != 9 || r.out != fmt.Sprintf("pid %d\n", pid) || warnings(r) != 1 {
 		t.Errorf("run = %+v, want exit 9 and one warning", r)
 	}
 	if err := os.Remove(file); err != nil {
@@ -148,7 +129,7 @@ func TestStoreFailsAfterTheStart(t *testing.T) {
 			b := newBox(t)
 			text, open := b.gate()
 			p := b.start(b.cmd(append(append([]string{}, tt.flags...), "run", "--", "sh", "-c", text+"echo end; exit 9")...))
-			until(t, "it runs", func() bool { return strings.Contains(p.out.String()+p.err.String(), "begin\n") })
+			pid := pidIn(t, func() string { return p.out.String() + p.err.String() })
 			id := b.only()
 			release := b.hog()
 			defer release()
@@ -164,7 +145,7 @@ func TestStoreFailsAfterTheStart(t *testing.T) {
 			if tt.code == exitRunning {
 				open()
 			}
-			if tt.signal == 0 && !strings.Contains(r.out+r.err, "begin\nend\n") {
+			if tt.signal == 0 && !strings.Contains(r.out+r.err, fmt.Sprintf("pid %d\nend\n", pid)) {
 				t.Errorf("run printed %q", r.out)
 			}
 			if tt.flags != nil && !strings.Contains(r.out, `"exit_code":9`) {

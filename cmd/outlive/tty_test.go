@@ -77,7 +77,8 @@ const ctrlC = "\x03"
 func TestCtrlCOnceDetaches(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	tm := b.onTerminal(true, "run", "--", "sh", "-c", "echo pid $$; sleep 6; exit 8")
+	text, open := b.gate()
+	tm := b.onTerminal(true, "run", "--", "sh", "-c", text+"exit 8")
 	pid := pidIn(t, tm.text)
 	began := time.Now()
 	tm.press(t, ctrlC)
@@ -92,6 +93,7 @@ func TestCtrlCOnceDetaches(t *testing.T) {
 		t.Error("the command is gone")
 	}
 	b.once(id, "task.started", "task.published")
+	open()
 	b.want(b.run("wait", id), 8, "")
 	b.once(id, "task.started", "task.published", "task.completed")
 }
@@ -131,8 +133,8 @@ func TestNoInputIsNotAttended(t *testing.T) {
 func TestClosedTerminalDetaches(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"silent": "echo pid $$; sleep 2; exit 4",
-		"loud":   "echo pid $$; i=0; while [ $i -lt 200 ]; do echo $i; sleep 0.01; i=$((i+1)); done; exit 4",
+		"silent": "echo pid $$; while [ ! -e go ]; do sleep 0.01; done; exit 4",
+		"loud":   "echo pid $$; while [ ! -e go ]; do echo more; sleep 0.01; done; exit 4",
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
@@ -146,6 +148,9 @@ func TestClosedTerminalDetaches(t *testing.T) {
 			}
 			id := b.only()
 			b.once(id, "task.started", "task.published")
+			if err := os.WriteFile(filepath.Join(b.dir, "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			b.want(b.run("wait", id), 4, "")
 			b.once(id, "task.started", "task.published", "task.completed")
 		})
@@ -174,21 +179,14 @@ func TestStopStopsOnlyTheWatching(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
-			fifo, done := filepath.Join(b.dir, "go"), filepath.Join(b.dir, "done")
-			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			done := filepath.Join(b.dir, "done")
+			text, open := b.gate()
 			tm := b.onTerminal(false, "run", "--", "sh", "-c",
-				"echo pid $$; read x <go; head -c "+tt.bytes+" /dev/zero | tr '\\0' x; echo; echo >done; exit 7")
+				text+"head -c "+tt.bytes+" /dev/zero | tr '\\0' x; echo; echo >done; exit 7")
 			pidIn(t, tm.text)
 			_ = tm.Process.Signal(syscall.SIGTSTP)
 			until(t, "run is stopped", func() bool { return stateOf(tm.Process.Pid) == "T" })
-			f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.WriteString(f, "x\n")
-			f.Close()
+			open()
 			until(t, "the command goes on", func() bool {
 				_, err := os.Stat(done)
 				return err == nil
