@@ -393,8 +393,11 @@ func (c *Commands) stop(ctx context.Context, a *work.Attempt) work.Result {
 	generation, attempt := a.Fence()
 	free := context.WithoutCancel(ctx)
 	err = b.Stop(free, id, shell.Fence{Generation: generation, Attempt: attempt}, shell.StopRequest{Cause: shell.Canceled, Reason: rec.CancelReason})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	switch {
+	case fault.Is(err, fault.Fenced):
 		return work.Lost(CodeLost, "stop: "+err.Error())
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return work.Retry("stop", err.Error()) // what lives outside is not stopped: try again
 	}
 	r := c.end(free, a, b, id)
 	r.End = work.EndStopped
