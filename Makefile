@@ -6,7 +6,7 @@ MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*
 # The race detector needs a C compiler.
 RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
 
-.PHONY: build test lint fmt fuzz tidy api sim sim-mutants
+.PHONY: build test lint fmt fuzz tidy api sim sim-mutants crash crash-mutants
 
 build: ## the binary, ./outlive
 	$(GO) build -o outlive ./cmd/outlive
@@ -42,3 +42,9 @@ tidy: ## go.mod and go.sum of every module
 
 api: ## accept a wanted change of the exported API or the layer table
 	$(GO) test ./internal/archtest -update
+
+crash: ## kill real processes and check what is left; N=200 rounds, SEED=... and ROUND=... repeat
+	@cd cmd/outlive && $(GO) run ./internal/crash -n $(or $(N),200) -seed $(or $(SEED),0) -round '$(ROUND)' -tags '$(TAGS)'
+
+crash-mutants: ## take out one safeguard at a time: the crash harness must report violations
+	@cd cmd/outlive && $(GO) run ./internal/crash -mutants -seed $(or $(SEED),0)
