@@ -40,6 +40,7 @@ type copier struct {
 	next  int64       // what is printed
 	ended bool        // everything is printed
 	exit  *shell.Exit // how the command ended, by its own record; nil when it did not run
+	err   error       // why output could not be read
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -144,13 +145,30 @@ func (c *copier) pause() (resume func()) {
 	}
 }
 
-// copy prints output and reports whether it came to the end.
+// readTries bounds how often a read of output that fails is repeated, together for
+// about two seconds.
+const readTries = 8
+
+// copy prints output and reports whether it came to the end. A read that fails is
+// repeated on the same attachment, so that nothing is dropped meanwhile.
 func (c *copier) copy(ctx context.Context, at shell.Attachment) bool {
-	for {
+	for tries := 0; ; {
 		ch, err := at.Read(ctx, 0)
 		if err != nil {
-			return false
+			if tries++; ctx.Err() != nil {
+				return false
+			}
+			if tries > readTries {
+				c.err = err
+				return false
+			}
+			select {
+			case <-time.After(time.Duration(1<<tries) * 4 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
 		}
+		tries = 0
 		for _, o := range ch.Omitted {
 			c.lost += o.Len()
 		}

@@ -32,9 +32,9 @@ func (b *box) shell(text string) result {
 func TestSlowReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	r := b.shell("outlive run -- head -c 200000000 /dev/zero | (sleep 3; wc -c)")
-	if got := strings.TrimSpace(r.out); got != "200000000" {
-		t.Fatalf("wc -c printed %q, want 200000000\n%s", got, r.err)
+	r := b.shell("outlive run -- head -c 200000000 /dev/zero | (sleep 3; wc -c); echo ${PIPESTATUS[0]}")
+	if r.out != "200000000\n0\n" {
+		t.Fatalf("wc -c and the exit code: %q, want 200000000 and 0\n%s%s", r.out, r.err, b.must("show", b.only()))
 	}
 }
 

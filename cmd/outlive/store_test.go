@@ -161,20 +161,50 @@ func TestStoreFailsAfterTheStart(t *testing.T) {
 	}
 }
 
-func TestReadOnlyStoreStillLists(t *testing.T) {
-	t.Parallel()
-	b, disk := onDisk(t, "size=64m")
+// readOnly takes the right to write to the store away: from the disk when root, who
+// may write whatever the permissions say, else from the directory and the files.
+func readOnly(t *testing.T) (b *box) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		b, disk := onDisk(t, "size=64m")
+		id := b.must("run", "-d", "--name", "kept", "--", "true")
+		b.must("wait", id)
+		b.noProcess(id)
+		var err error
+		until(t, "the disk is read-only", func() bool {
+			err = unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+			return !errors.Is(err, unix.EBUSY)
+		})
+		if err != nil {
+			t.Skip("cannot make it read-only: ", err)
+		}
+		return b
+	}
+	b = newBox(t)
 	id := b.must("run", "-d", "--name", "kept", "--", "true")
 	b.must("wait", id)
 	b.noProcess(id)
-	var err error
-	until(t, "the disk is read-only", func() bool {
-		err = unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, "")
-		return !errors.Is(err, unix.EBUSY)
-	})
+	dir := filepath.Dir(b.store)
+	files, err := filepath.Glob(b.store + "*")
 	if err != nil {
-		t.Skip("cannot make it read-only: ", err)
+		t.Fatal(err)
 	}
+	for _, f := range append(files, dir) {
+		fi, err := os.Stat(f)
+		if err == nil {
+			err = os.Chmod(f, fi.Mode().Perm()&^0o222)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(f, fi.Mode().Perm()) })
+	}
+	return b
+}
+
+func TestReadOnlyStoreStillLists(t *testing.T) {
+	t.Parallel()
+	b := readOnly(t)
 	for _, args := range [][]string{{"ps", "-a"}, {"show", "kept"}, {"logs", "kept"}, {"events", "kept"}, {"why", "kept"}, {"wait", "kept"}, {"doctor"}, {"ps", "--orphans"}} {
 		if r := b.run(args...); r.code != 0 {
 			t.Errorf("%v on a read-only store = %+v", args, r)
