@@ -230,7 +230,7 @@ func (c *copier) ran() bool {
 		return false
 	}
 	st, err := b.Recover(context.Background(), command.RunID(c.id))
-	return err == nil && (st.Started || st.Exit != nil || st.Phase == shell.Live)
+	return err != nil || st.Started || st.Exit != nil || st.Phase == shell.Live
 }
 
 // abandon stops printing: the task goes on without this reader.
