@@ -41,6 +41,7 @@ var layers = []layer{
 	}, never: []float64{5}},
 	{n: 7, what: "the Runtime", pkgs: []string{"."}, never: []float64{5}},
 	{n: 8, what: "tools, agents, the public test kit", pkgs: []string{"tool/...", "subagent/...", "outlivetest/..."}},
+	{n: 8.5, what: "suites over the test kit", pkgs: []string{"tool/tooltest/...", "tool/internal/bench/..."}},
 	{n: 9, what: "servers", pkgs: []string{"httpapi/...", "a2aserver/...", "mcpserver/...", "web/..."}, never: []float64{6}},
 	{n: 10, what: "framework adapters", pkgs: []string{"adapter/eino/...", "adapter/googleadk/..."}, never: []float64{6}},
 	{n: 11, what: "programs", pkgs: []string{"cmd/outlive/...", "examples/...", "bench/...", "internal/archtest"}},
