@@ -195,9 +195,11 @@ func TestServerDown(t *testing.T) {
 func TestB97_StrangeAnswers(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]http.HandlerFunc{
-		"404 of a proxy": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>not found</html>", http.StatusNotFound) },
-		"200 and HTML":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>hello</html>")) },
-		"502":            func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
+		"404 of a proxy": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<html>not found</html>", http.StatusNotFound)
+		},
+		"200 and HTML": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>hello</html>")) },
+		"502":          func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
 		"redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		},
