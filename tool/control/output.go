@@ -49,6 +49,7 @@ func (c *cursor) UnmarshalJSON(b []byte) error {
 const (
 	defaultBlock = 30 * time.Second
 	maxBlock     = 600 * time.Second
+	lookEvery    = 2 * time.Second // whether a page is full
 )
 
 // wait returns how long the call may wait.
@@ -85,16 +86,11 @@ func (c *Control) output(ctx context.Context, who tool.Caller, raw json.RawMessa
 	case other != nil:
 		return *other, nil
 	}
+	until := time.Now().Add(wait)
 	p, err := c.page(ctx, &r, string(a.After))
-	if err == nil && wait > 0 && !p.more && !r.State.Boundary() {
-		limit, cancel := context.WithTimeout(ctx, wait)
-		_, werr := c.o.Runtime.Wait(limit, r.ID, outlive.Boundary)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return failed(context.Cause(ctx))
-		case werr != nil && !errors.Is(werr, context.DeadlineExceeded):
-			return failed(werr)
+	for err == nil && !p.more && !r.State.Boundary() && time.Now().Before(until) {
+		if err := c.pause(ctx, r.ID, min(time.Until(until), lookEvery)); err != nil {
+			return failed(err)
 		}
 		if r, err = c.o.Runtime.Get(ctx, r.ID); err != nil {
 			return failed(err)
@@ -108,6 +104,20 @@ func (c *Control) output(ctx context.Context, who tool.Caller, raw json.RawMessa
 		return failed(err)
 	}
 	return tool.Result{Text: c.head(&r, p) + "\n" + p.text, Task: r.ID}, nil
+}
+
+// pause waits until the task ends or waits for somebody, at most so long.
+func (c *Control) pause(ctx context.Context, id task.ID, most time.Duration) error {
+	limit, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	_, err := c.o.Runtime.Wait(limit, id, outlive.Boundary)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil
+	}
+	return err
 }
 
 // head is the first line of what task_output returns.
@@ -174,7 +184,7 @@ func (c *Control) page(ctx context.Context, r *task.Record, after string) (page,
 				return p, err
 			}
 			// A rune that is not whole yet is not output to be read.
-			p.more = p.more || !whole || utf8.FullRune(more)
+			p.more = !whole || utf8.FullRune(more)
 		}
 		var cut bool
 		if p.text, cut = c.show(r, p); !cut || most <= 256 {

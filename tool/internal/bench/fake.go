@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/task"
+	"github.com/outlive-dev/outlive/tool/command"
 )
 
 // Fake is a backend whose commands end when their text says: the first word is how
@@ -67,6 +69,13 @@ func (f *Fake) Start(_ context.Context, id shell.RunID, _ shell.Fence, r shell.R
 		time.AfterFunc(r.Timeout, func() { f.End(id, shell.Exit{Cause: shell.TimedOut, TimedOut: true, Code: &code, Signal: "SIGTERM"}) })
 	}
 	return nil
+}
+
+// Write adds output to the run of a task.
+func (f *Fake) Write(id task.ID, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.runs[command.RunID(id)].output += text
 }
 
 // End ends a run.
