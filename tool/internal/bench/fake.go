@@ -118,7 +118,10 @@ func (f *Fake) Read(ctx context.Context, id shell.RunID, from int64, most int, w
 	if r == nil {
 		return shell.Chunk{}, shell.ErrNoRun
 	}
-	if from >= int64(len(r.output)) && wait > 0 {
+	f.mu.Lock()
+	idle := from >= int64(len(r.output))
+	f.mu.Unlock()
+	if idle && wait > 0 {
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
