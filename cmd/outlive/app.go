@@ -23,8 +23,6 @@ import (
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
-	"github.com/outlive-dev/outlive/shell"
-	"github.com/outlive-dev/outlive/shell/local"
 	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -202,7 +200,7 @@ func (a *app) open(ctx context.Context) error {
 	}
 	a.commands = command.New(command.Options{
 		Dir:  path + ".runs",
-		Open: func(dir string) (shell.Recoverable, error) { return local.Open(dir, nil) },
+		Open: openBackend,
 	})
 	a.rt = outlive.New(st, &outlive.Options{Passive: true, Log: log})
 	a.rt.Register(a.commands.Executor())

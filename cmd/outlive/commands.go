@@ -21,7 +21,7 @@ func (a *app) commandsOf() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
-		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
+		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.benchCommand(), a.sandboxdCommand(), a.versionCommand(),
 	}
 }
 
@@ -79,6 +79,9 @@ func (a *app) retry(ctx context.Context, old task.Record) error {
 	if ok {
 		if spec.Environ {
 			loan.Environ = overlay(os.Environ(), nil)
+		}
+		if command.IsURL(old.Place.Dir) {
+			loan.Backend = old.Place.Dir
 		}
 		spec.StdinOpen = false // nobody is there to feed it
 		a.commands.Lend(id, loan)

@@ -33,6 +33,7 @@ type runFlags struct {
 	cwd           string
 	env           []string
 	cleanEnv      bool
+	backend       string
 	name          string
 	keepLeftovers bool
 	onSignal      string
@@ -64,6 +65,7 @@ func (a *app) runCommand() *cobra.Command {
 	fs.StringArrayVar(&f.labels, "label", nil, "a label, `K=V`, may be repeated")
 	fs.StringVar(&f.cwd, "cwd", "", "run in `DIR` (default: this directory)")
 	fs.StringArrayVar(&f.env, "env", nil, "add `K=V` to the environment, may be repeated; it is not stored")
+	fs.StringVar(&f.backend, "backend", "", "`URL` of the backend to run on, such as an outlive sandboxd (default: this machine)")
 	fs.BoolVar(&f.cleanEnv, "clean-env", false, "pass a small list of variables instead of this environment")
 	fs.StringVar(&f.name, "name", "", "a `NAME` that is unique among unfinished tasks")
 	fs.BoolVar(&f.keepLeftovers, "keep-leftovers", false, "leave processes alone that the command left behind")
@@ -95,11 +97,14 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkBackend(f.backend); err != nil {
+		return err
+	}
 	ctx := cmd.Context()
 	if err := a.open(ctx); err != nil {
 		return err
 	}
-	loan := &command.Loan{Attached: !f.detached}
+	loan := &command.Loan{Attached: !f.detached, Backend: f.backend}
 	switch { // values travel by pipe and are stored nowhere
 	case !f.cleanEnv:
 		spec.Environ, loan.Environ = true, overlay(os.Environ(), f.env)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ const (
 type Options struct {
 	// Dir is the runs directory of commands started here. Required.
 	Dir string
-	// Open opens the backend over a runs directory. Required.
+	// Open opens the backend over a runs directory, or at a URL. Required.
 	Open func(dir string) (shell.Recoverable, error)
 	// JournalLimit is how many bytes of output the journal holds per run. Defaults
 	// to 1 MiB.
@@ -49,6 +50,7 @@ type Commands struct {
 	mu       sync.Mutex
 	backends map[string]shell.Recoverable
 	loans    map[task.ID]*Loan
+	places   map[task.ID]string // URLs of tasks lent here
 }
 
 // New returns the executor's home. It opens nothing yet.
@@ -56,7 +58,7 @@ func New(o Options) *Commands {
 	if o.JournalLimit == 0 {
 		o.JournalLimit = journalLimit
 	}
-	return &Commands{o: o, host: alive.Here().Name, backends: map[string]shell.Recoverable{}, loans: map[task.ID]*Loan{}}
+	return &Commands{o: o, host: alive.Here().Name, backends: map[string]shell.Recoverable{}, loans: map[task.ID]*Loan{}, places: map[task.ID]string{}}
 }
 
 // Executor returns what to register with a Runtime.
@@ -77,6 +79,8 @@ type Loan struct {
 	Environ []string
 	// Attached says that the lender will attach, see shell.Request.
 	Attached bool
+	// Backend is the URL of the backend to run on, or empty for the one here.
+	Backend string
 	// Ready is closed when the start was tried.
 	Ready chan struct{}
 	once  sync.Once
@@ -89,6 +93,23 @@ func (c *Commands) Lend(id task.ID, l *Loan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.loans[id] = l
+	if l.Backend != "" {
+		c.places[id] = l.Backend
+	}
+}
+
+// IsURL reports whether a task's place is the URL of a backend and no directory.
+func IsURL(place string) bool { return strings.Contains(place, "://") }
+
+// place is where the run of a task that is about to start will be. A backend behind a
+// URL belongs to no host: whoever can reach it finds the run.
+func (c *Commands) place(id task.ID) task.Place {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if url := c.places[id]; url != "" {
+		return task.Place{Dir: url}
+	}
+	return task.Place{Host: c.host, Dir: c.o.Dir}
 }
 
 func (c *Commands) loan(id task.ID) *Loan {
@@ -109,7 +130,7 @@ func (l *Loan) settle() {
 func (c *Commands) Backend(r *task.Record) (shell.Recoverable, error) {
 	dir := r.Place.Dir
 	if dir == "" {
-		dir = c.o.Dir
+		dir = c.place(r.ID).Dir
 	}
 	if r.Place.Host != "" && r.Place.Host != c.host {
 		return nil, fault.Newf(fault.Unsupported, "command: the run lives on host %s", r.Place.Host)
@@ -150,8 +171,7 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 		if spec.Environ && req.Environ == nil {
 			return notStarted(environGone)
 		}
-		place := task.Place{Host: c.host, Dir: c.o.Dir}
-		if err := a.CommitStart(ctx, work.Begin{Place: place, Outside: true}); err != nil {
+		if err := a.CommitStart(ctx, work.Begin{Place: c.place(rec.ID), Outside: true}); err != nil {
 			return work.Retry("store", err.Error())
 		}
 	}
@@ -230,6 +250,9 @@ func (c *Commands) follow(ctx context.Context, a *work.Attempt, b shell.Recovera
 		}
 		return c.follow(ctx, a, b, id, f) // it started in that moment
 	}
+	if ctx.Err() == nil && unreachable(err) {
+		return work.Leave()
+	}
 	if ctx.Err() == nil && err != nil {
 		return work.Retry("journal", err.Error())
 	}
@@ -271,6 +294,8 @@ func (c *Commands) end(ctx context.Context, a *work.Attempt, b shell.Recoverable
 func (c *Commands) missing(ctx context.Context, b shell.Recoverable, id shell.RunID, err error) work.Result {
 	st, rerr := b.Recover(ctx, id)
 	switch {
+	case unreachable(rerr):
+		return work.Leave()
 	case rerr != nil:
 		return work.Lost(CodeLost, rerr.Error())
 	case st.Phase == shell.NeverStarted:
@@ -278,6 +303,13 @@ func (c *Commands) missing(ctx context.Context, b shell.Recoverable, id shell.Ru
 	default:
 		return work.Lost(CodeLost, fmt.Sprintf("%v (%s)", err, st.Reason))
 	}
+}
+
+// unreachable reports whether a backend could not be asked, which says nothing of the
+// run: it goes on, and who comes later finds it.
+func unreachable(err error) bool {
+	var x *shell.ExecError
+	return errors.As(err, &x) && x.Phase == shell.StepTransport
 }
 
 func resultOf(x shell.Exit) work.Result {
