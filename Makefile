@@ -6,7 +6,7 @@ MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*
 # The race detector needs a C compiler.
 RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
 
-.PHONY: build test lint fmt fuzz tidy api sim sim-mutants crash crash-mutants
+.PHONY: build test lint fmt fuzz shell-sweep tidy api sim sim-mutants crash crash-mutants
 
 build: ## the binary, ./outlive
 	$(GO) build -o outlive ./cmd/outlive
@@ -36,6 +36,12 @@ fmt: ## gofumpt must be in PATH; .ci/run says which version
 
 fuzz: ## every fuzz target of the pure packages; FUZZTIME=1m for longer
 	@.ci/fuzz
+
+shell-sweep: ## command backends at length: every failpoint 30 times, the race of exit and expiry 500 times, fuzzing 60 s
+	SHELLTEST_REPEAT=10 SHELL_SOAK=300 $(GO) test -timeout 60m -count=1 ./shell/...
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' shell | sed 's|:func | |' | while read -r file target; do \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime 60s -parallel 2 "./$${file%/*}" || exit 1; \
+	done
 
 tidy: ## go.mod and go.sum of every module
 	@set -e; for m in $(MODULES); do (cd $$m && $(GO) mod tidy); done

@@ -229,3 +229,40 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 		t.Errorf("Open under a sticky directory = %v", err)
 	}
 }
+
+// TestB45_AnotherPlace has records of another boot, and of another pid namespace.
+func TestB45_AnotherPlace(t *testing.T) {
+	t.Parallel()
+	here := identify(os.Getpid())
+	rebooted, container := here, here
+	rebooted.BootID = "another"
+	container.PidNS++
+	for want, id := range map[string]ident{
+		shell.ReasonRebooted: rebooted, shell.ReasonContainerRestarted: container, shell.ReasonSupervisorDied: here,
+	} {
+		if got := lostReason(started{Ident: id}, nil); got != want {
+			t.Errorf("lostReason = %s, want %s", got, want)
+		}
+	}
+}
+
+// TestB50_NoZombies looks for supervisors that nobody took the status of.
+func TestB50_NoZombies(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	var pids []int
+	for range 5 {
+		id := start(t, r, sh(t, "true"))
+		pids = append(pids, shimPid(t, r, id))
+		waitFor(t, r, id)
+	}
+	eventually(t, "no supervisor is left, dead or alive", func() bool {
+		if _, err := r.List(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return !slices.ContainsFunc(pids, func(pid int) bool {
+			p, ok := readProc(pid)
+			return ok && p.ppid == os.Getpid()
+		})
+	})
+}

@@ -107,6 +107,7 @@ func execTests() []test {
 		{name: "B09_no profile", fn: ends(with(text("shopt -q login_shell; echo $?"), func(r *shell.Request) { r.Env["ENV"] = "/no/such" }), ok("1\n"))},
 		{name: "umask", fn: testUmask},
 		{name: "refused", fn: testRefused},
+		{name: "B73_id that looks like a number", fn: testNumericID, recoverable: true},
 		{name: "not offered is refused", fn: testNotOffered},
 	}
 }
@@ -226,13 +227,19 @@ func testRefused(h *harness) {
 	if ids, err := h.b.Recoverable.List(h.Context()); err != nil || len(ids) != 0 {
 		h.Errorf("List() = %v, %v, want nothing", ids, err)
 	}
-	// An id that looks like a number is a name like any other.
-	id := shell.RunID("1407371371115-r1")
+}
+
+// testNumericID has an id that looks like a number, which is a name like any other.
+func testNumericID(h *harness) {
+	id := shell.RunID("371115371115371115371115-r1")
 	h.know(id)
 	if err := h.b.Recoverable.Start(h.Context(), id, fence1(), h.sh("true")); err != nil {
 		h.Fatalf("Start(%s) = %v", id, err)
 	}
 	h.wait(id)
+	if ids, err := h.b.Recoverable.List(h.Context()); err != nil || len(ids) != 1 || ids[0] != id {
+		h.Errorf("List() = %v, %v, want %s", ids, err, id)
+	}
 }
 
 // testNotOffered asks for everything the backend says it cannot do.

@@ -43,7 +43,7 @@ func outputTests() []test {
 		{name: "B25_read again from any offset", fn: testAnyOffset, recoverable: true},
 		{name: "B53_two observers agree", fn: testTwoObservers, recoverable: true},
 		{name: "slow observer", fn: testSlowObserver, recoverable: true},
-		{name: "read without a run", fn: testReadNothing, recoverable: true},
+		{name: "B56_read without a run", fn: testReadNothing, recoverable: true},
 	}
 }
 

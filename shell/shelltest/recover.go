@@ -68,6 +68,7 @@ func recoverTests() []test {
 	}
 	return append(tests,
 		test{name: "B58_killed supervisor", fn: testKilledSupervisor, recoverable: true},
+		test{name: "B41_parent killed by its command", fn: testParentKilled, recoverable: true},
 		test{name: "B64_stop after the supervisor died", fn: testStopLost, recoverable: true},
 		test{name: "B98_start is idempotent", fn: testIdempotent, recoverable: true},
 		test{name: "B62_starters race", fn: testStartersRace, recoverable: true},
@@ -164,6 +165,18 @@ func testKilledSupervisor(h *harness) {
 	}
 	if again := h.wait(id); again.Cause != shell.Lost || !again.EndedAt.Equal(e.EndedAt) {
 		h.Errorf("exit changed from %+v to %+v", e, again)
+	}
+}
+
+// testParentKilled has a command that kills its parent: that is its supervisor, and
+// nobody else.
+func testParentKilled(h *harness) {
+	id := h.start(h.sh("kill -KILL $PPID; sleep 100"))
+	if e := h.wait(id); e.Cause != shell.Lost {
+		h.Errorf("exit = %+v, want lost", e)
+	}
+	if got := h.run(h.sh("echo next")); got.out != "next\n" {
+		h.Errorf("the next command = %+v, %q", got.exit, got.out)
 	}
 }
 

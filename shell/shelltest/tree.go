@@ -21,7 +21,8 @@ func treeTests() []test {
 		{name: "B04_process substitution", fn: leftBehind("exec > >(cat); echo done", 0)},
 		{name: "B05_goes on writing", fn: leftBehind("echo done; (while :; do echo done; sleep 0.1; done) &", 2)},
 		{name: "B42_double fork ignoring TERM", fn: leftBehind(`echo done; (setsid sh -c 'trap "" TERM; sleep 100; sleep 100' &) & sleep 0.2`, 2)},
-		{name: "leftovers kept", fn: testLeftoversKept},
+		{name: "B30_leftovers kept", fn: testLeftoversKept},
+		{name: "B02_time limit ends the whole tree", fn: testLimitEndsTree},
 		{name: "stop", fn: stopped("touch ready; sleep 100", 0, 143)},
 		{name: "trap TERM", fn: stopped(`trap "exit 0" TERM; touch ready; `+loop, 0, 0)},
 		{name: "B10_ignoring TERM", fn: stopped(`trap "" TERM; touch ready; `+loop, 200*time.Millisecond, 137)},
@@ -66,6 +67,15 @@ func testLeftoversKept(h *harness) {
 	}
 	for _, pid := range left {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// testLimitEndsTree has a pipeline of which the shell is not the last to hold the output.
+func testLimitEndsTree(h *harness) {
+	r := h.sh("echo part; (sleep 100; sleep 100) | cat")
+	r.Timeout = 400 * time.Millisecond
+	if got := h.run(r); got.exit.Cause != shell.TimedOut || !strings.HasPrefix(got.out, "part\n") || got.took > 5*time.Second+h.delay() {
+		h.Errorf("exit = %+v, output %q, after %v", got.exit, got.out, got.took)
 	}
 }
 
