@@ -42,6 +42,11 @@ func (rt *Runtime) Cancel(ctx context.Context, id task.ID, o *CancelOptions) (ta
 		return task.Record{}, err
 	}
 	r, err := rt.step(ctx, "cancel", id, task.RequestCancel{Reason: o.Reason, IfVersion: o.IfVersion, Force: o.Force, WorkerGone: gone})
+	if err == nil && r.Children > 0 {
+		if cerr := rt.d.Cascade(ctx, id); cerr != nil {
+			return r, cerr
+		}
+	}
 	if err == nil && r.StopOnly() {
 		// Nobody runs it: whoever has the executor stops what lives outside.
 		if _, aerr := rt.d.Adopt(ctx, id); aerr != nil {
@@ -80,7 +85,13 @@ func (rt *Runtime) step(ctx context.Context, op string, id task.ID, c task.Comma
 // Send puts one input into the task's mailbox and returns it with its position.
 // An empty ID is given one; the same ID with the same content again changes
 // nothing, with other content it is kind Conflict. Kind NoInput when the task's
-// executor does not read input, kind Finished when the task has ended.
+// executor does not read input, kind Finished, with how it ended, when the task has
+// ended, kind Invalid when it is too large.
+//
+// A message without a Delivery to a task that waits for exactly one question answers
+// it, if it can: the returned input then names the ticket. Otherwise it is queued;
+// Tickets lists what is open. Delivery Answer decides the ticket it names, an
+// approval by the data "approved" or "denied".
 func (rt *Runtime) Send(ctx context.Context, id task.ID, in mail.Input) (mail.Input, error) {
 	if in.ID == "" {
 		in.ID = token()
@@ -93,6 +104,7 @@ func (rt *Runtime) Send(ctx context.Context, id task.ID, in mail.Input) (mail.In
 	if err != nil {
 		return out, fmt.Errorf("send to task %s: %w", id, err)
 	}
+	rt.d.Tell(id)
 	return out, nil
 }
 

@@ -68,6 +68,8 @@ const (
 	KindHandedOff       = "task.handed_off"
 	KindInput           = "task.input"
 	KindInputUnread     = "task.input_unread"
+	KindInputEdited     = "task.input_edited"
+	KindInputWithdrawn  = "task.input_withdrawn"
 	KindPanic           = "task.panic"
 	KindOutput          = "output"
 	KindAbandoned       = "event.abandoned"

@@ -5,6 +5,7 @@ package mail
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,25 @@ const (
 	Expired Verdict = "expired"
 	// Ended means that enough of the tasks have ended.
 	Ended Verdict = "ended"
+	// Withdrawn means that the task ended, or waits for it no longer.
+	Withdrawn Verdict = "withdrawn"
+)
+
+// Errors of deciding.
+var (
+	// ErrNoTicket: the task never opened a ticket of that id.
+	ErrNoTicket = fault.New(fault.NotFound, "no such ticket")
+	// ErrDecided: somebody decided before; the stored decision counts.
+	ErrDecided = fault.New(fault.Conflict, "the ticket was decided before")
+	// ErrExpired: nobody decided in time.
+	ErrExpired = fault.New(fault.Conflict, "the ticket has expired")
+	// ErrDenied: the approval is for other arguments, or was not given.
+	ErrDenied = fault.New(fault.Forbidden, "the approval does not let these arguments through")
+	// ErrClaimed: an earlier attempt has used the approval, and it is not known to
+	// what end. It is not to be used again.
+	ErrClaimed = fault.New(fault.UnknownOutcome, "the approval was used before, and what became of it is not known")
+	// ErrUsed: the approval was used, and what it was for has run.
+	ErrUsed = fault.New(fault.Conflict, "the approval was used before")
 )
 
 // Decision is the one answer to a ticket.
@@ -67,6 +87,101 @@ type Ticket struct {
 	OpenedAt   time.Time       `json:"opened_at"`
 	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
 	Decision   *Decision       `json:"decision,omitempty"`
+	Left       []string        `json:"left,omitempty"`       // those of IDs that have not ended
+	ClaimedAt  time.Time       `json:"claimed_at,omitzero"`  // an approval is used once
+	ClaimedBy  int64           `json:"claimed_by,omitempty"` // the attempt that used it
+	Settled    bool            `json:"settled,omitempty"`    // what it was used for is known to have run
+}
+
+// MaxIDs is how many tasks one ticket may wait for.
+const MaxIDs = 1000
+
+// Validate checks a ticket that is about to be opened.
+func (t *Ticket) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fault.Newf(fault.Invalid, "ticket %s: %s", t.ID, fmt.Sprintf(format, args...))
+	}
+	switch t.Kind {
+	case Question, External:
+	case Approval:
+		if t.ArgsDigest == "" {
+			return bad("an approval names the digest of its arguments")
+		}
+	case Tasks:
+		if len(t.IDs) == 0 || len(t.IDs) > MaxIDs {
+			return bad("it waits for %d tasks, want 1 to %d", len(t.IDs), MaxIDs)
+		}
+	default:
+		return bad("kind %q is none of question, approval, external, tasks", t.Kind)
+	}
+	if t.ID == "" {
+		return bad("id is missing")
+	}
+	if len(t.Schema) > 0 {
+		if err := CheckSchema(t.Schema); err != nil {
+			return fmt.Errorf("ticket %s: %w", t.ID, err)
+		}
+	}
+	return nil
+}
+
+// Asks reports whether two tickets ask the same of the same. Asking again goes on
+// with the ticket there is.
+func (t *Ticket) Asks(o *Ticket) bool {
+	return t.ID == o.ID && t.Kind == o.Kind && t.Prompt == o.Prompt && string(t.Schema) == string(o.Schema) &&
+		slices.Equal(t.Options, o.Options) && t.ArgsDigest == o.ArgsDigest && slices.Equal(t.IDs, o.IDs) && t.All == o.All
+}
+
+// End returns a Tasks ticket with one more of its tasks ended, decided when that is
+// enough. Changed is false when the ticket does not wait for that task.
+func (t Ticket) End(id string, now time.Time) (_ Ticket, changed bool) {
+	i := slices.Index(t.Left, id)
+	if t.Kind != Tasks || !t.Open() || i < 0 {
+		return t, false
+	}
+	t.Left = slices.Concat(t.Left[:i], t.Left[i+1:])
+	if !t.All || len(t.Left) == 0 {
+		t.Decision = &Decision{Verdict: Ended, By: id, At: now}
+	}
+	return t, true
+}
+
+// Expire returns the ticket expired, if its time is over and it is open.
+func (t Ticket) Expire(now time.Time) (_ Ticket, changed bool) {
+	if !t.Overdue(now) {
+		return t, false
+	}
+	t.Decision = &Decision{Verdict: Expired, At: now}
+	return t, true
+}
+
+// Withdraw returns the ticket withdrawn, if it is open.
+func (t Ticket) Withdraw(now time.Time) (_ Ticket, changed bool) {
+	if !t.Open() {
+		return t, false
+	}
+	t.Decision = &Decision{Verdict: Withdrawn, At: now}
+	return t, true
+}
+
+// Claim uses an approval for the arguments of that digest, once. An approval that
+// the same attempt has claimed is claimed again without effect.
+func (t Ticket) Claim(digest string, attempt int64, now time.Time) (Ticket, error) {
+	switch {
+	case !t.Approves(digest):
+		return t, ErrDenied
+	case t.Settled:
+		return t, ErrUsed
+	case !t.ClaimedAt.IsZero() && t.ClaimedBy != attempt:
+		return t, ErrClaimed
+	}
+	t.ClaimedAt, t.ClaimedBy = now, attempt
+	return t, nil
+}
+
+// Says reports whether two decisions of one ticket say the same.
+func (d *Decision) Says(o Decision) bool {
+	return d != nil && d.Verdict == o.Verdict && string(d.Value) == string(o.Value) && d.By == o.By
 }
 
 // Open reports whether the ticket is not decided.
@@ -109,6 +224,11 @@ func (t *Ticket) fits(d Decision) error {
 	}
 	if d.Verdict == Answered && len(t.Options) > 0 && !slices.Contains(t.Options, string(d.Value)) {
 		return fault.Newf(fault.Invalid, "ticket %s: %q is none of the options %q", t.ID, d.Value, t.Options)
+	}
+	if d.Verdict == Answered && len(t.Schema) > 0 {
+		if err := CheckValue(t.Schema, d.Value); err != nil {
+			return fmt.Errorf("ticket %s: %w", t.ID, err)
+		}
 	}
 	return nil
 }

@@ -334,7 +334,11 @@ func Suspend(reason, data string) Step { return ends(work.Suspend(reason, checkp
 func Ask(tickets ...task.TicketID) Step {
 	return func(p *play) *work.Result {
 		cp := checkpoint("asked")
-		r := work.Ask(&cp, false, tickets...)
+		var asked []mail.Ticket
+		for _, t := range tickets {
+			asked = append(asked, work.External(string(t), ""))
+		}
+		r := work.Ask(&cp, false, asked...)
 		r.Cursor = p.cursor
 		return &r
 	}

@@ -147,6 +147,9 @@ type View interface {
 	// Unattended lists running manager-owned tasks without a worker, by id.
 	Unattended(after task.ID, limit int) ([]task.Record, error)
 
+	// Driven lists the running tasks that attempts of their parents drive, by id.
+	Driven(after task.ID, limit int) ([]task.Record, error)
+
 	Head(s journal.StreamID) (journal.Head, error)
 	// Entries returns entries of the stream with Seq > after, in order.
 	Entries(s journal.StreamID, after int64, limit int) ([]journal.Entry, error)

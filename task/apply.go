@@ -98,7 +98,7 @@ func (c Create) apply(s *step) error {
 	}
 	r := Record{
 		ID: in.ID, Executor: in.Executor, Kind: in.Kind, Name: in.Name, Description: in.Description, Spec: in.Spec,
-		Invocation: in.Invocation, Digest: in.Digest, Parent: in.Parent, Root: cmp.Or(in.Root, in.ID), Depth: in.Depth,
+		Invocation: in.Invocation, Digest: in.Digest, Parent: in.Parent, Root: cmp.Or(in.Root, in.ID), Depth: in.Depth, Bound: in.Bound,
 		Session: in.Session, RootSession: in.RootSession, CausedBy: in.CausedBy, RetryOf: in.RetryOf,
 		Principal: in.Principal, Tenant: in.Tenant, Labels: in.Labels, Place: in.Place,
 

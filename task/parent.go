@@ -150,11 +150,19 @@ func (c Retake) apply(s *step) error {
 	switch {
 	case r.Owner != OwnerParent:
 		return ErrOwner
-	case c.Hold.Parent != r.Hold.Parent || c.Hold.Attempt <= r.Hold.Attempt || c.Hold.Lease.IsZero():
+	case c.Hold.Parent != r.Hold.Parent || c.Hold.Lease.IsZero() || !c.Hold.follows(r.Hold):
 		return fmt.Errorf("%w: not the next attempt of its parent", ErrFenced)
 	}
 	r.Hold = c.Hold
 	r.Generation++
 	s.bump()
 	return nil
+}
+
+// follows reports whether h is of a later attempt than old.
+func (h Hold) follows(old Hold) bool {
+	if h.Generation != 0 && old.Generation != 0 && h.Generation != old.Generation {
+		return h.Generation > old.Generation
+	}
+	return h.Attempt > old.Attempt
 }

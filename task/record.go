@@ -73,10 +73,14 @@ const (
 )
 
 // Hold ties a parent-owned child to the attempt of its parent that drives it.
+//
+// Generation is the parent's: an attempt after a handoff may have the number and the
+// lease of one before it. 0 is of a version that did not tell.
 type Hold struct {
-	Parent  ID    `json:"parent"`
-	Attempt int64 `json:"attempt"`
-	Lease   Lease `json:"lease"`
+	Parent     ID    `json:"parent"`
+	Attempt    int64 `json:"attempt"`
+	Lease      Lease `json:"lease"`
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // Backoff is the delay before a retry: Initial, doubled per failure, at most Max.
@@ -114,6 +118,7 @@ type Record struct {
 	Parent      ID                `json:"parent,omitempty"`
 	Root        ID                `json:"root,omitempty"`
 	Depth       int               `json:"depth,omitempty"`
+	Bound       bool              `json:"bound,omitempty"` // a cancel of its parent cancels it
 	Session     SessionID         `json:"session,omitempty"`
 	RootSession SessionID         `json:"root_session,omitempty"`
 	CausedBy    string            `json:"caused_by,omitempty"`
@@ -135,6 +140,9 @@ type Record struct {
 	StartCommitted bool      `json:"start_committed,omitempty"`
 	Outside        bool      `json:"outside,omitempty"`
 	Stopping       bool      `json:"stopping,omitempty"` // the attempt was started to run the stop hook only
+
+	// Children counts those ever created.
+	Children int `json:"children,omitempty"`
 
 	// Visibility.
 	Publication Publication `json:"publication"`

@@ -43,6 +43,12 @@ type Port interface {
 	Tail(ctx context.Context, event string) (journal.Tail, error)
 	Inputs(ctx context.Context, after int64, wait bool) ([]mail.Input, error)
 	CommitInput(ctx context.Context, cursor int64, cp *task.Checkpoint) error
+	Ticket(ctx context.Context, id task.TicketID) (mail.Ticket, error)
+	Claim(ctx context.Context, id task.TicketID, digest string) error
+	Settle(ctx context.Context, id task.TicketID) error
+	Spawn(ctx context.Context, c Child) (task.Record, error)
+	Hold(ctx context.Context, c Child) (task.Record, error)
+	Drive(ctx context.Context, child task.ID, generation int64, t Turn) (task.Record, error)
 }
 
 // Attempt is one try of one task by one worker: only what is legal while it runs.
@@ -113,7 +119,10 @@ func (a *Attempt) Inputs(ctx context.Context) iter.Seq2[mail.Input, error] {
 }
 
 // CommitInput records that inputs up to cursor are consumed, and the checkpoint
-// that holds their effect, together.
+// that holds their effect, together: an input at or below the cursor is never given
+// again, one above it always is. An executor that consumes some inputs and not those
+// before them keeps the consumed ones in its checkpoint (sparse acknowledgements),
+// with the cursor where it was, until the cursor can pass them all.
 func (a *Attempt) CommitInput(ctx context.Context, cursor int64, cp *task.Checkpoint) error {
 	return a.port.CommitInput(ctx, cursor, cp)
 }

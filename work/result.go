@@ -4,8 +4,10 @@
 package work
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/outlive-dev/outlive/mail"
 	"github.com/outlive-dev/outlive/task"
 )
 
@@ -37,7 +39,7 @@ type Result struct {
 	Retryable  bool
 	Checkpoint *task.Checkpoint
 	Reason     string
-	Tickets    []task.TicketID
+	Tickets    []mail.Ticket // of EndWait: what to ask; Task and OpenedAt are set by the runtime
 	All        bool
 	Cursor     int64
 	// EndedAt, when set, is when what ran outside ended; it becomes the task's end.
@@ -73,9 +75,42 @@ func Suspend(reason string, cp task.Checkpoint) Result {
 	return Result{End: EndSuspend, Reason: reason, Checkpoint: &cp}
 }
 
-// Ask parks the task until one of the tickets (or all) are decided.
-func Ask(cp *task.Checkpoint, all bool, tickets ...task.TicketID) Result {
+// Ask parks the task until one of the tickets (or all) are decided. They are opened
+// in the transaction that parks it. A ticket that an earlier Ask of the same task
+// opened is asked again by its id and the same content: when it was decided
+// meanwhile the task goes on at once. A ticket that is not asked again is withdrawn.
+func Ask(cp *task.Checkpoint, all bool, tickets ...mail.Ticket) Result {
 	return Result{End: EndWait, Checkpoint: cp, All: all, Tickets: tickets}
+}
+
+// Question is a ticket for a person's or a model's answer.
+func Question(id, prompt string, options ...string) mail.Ticket {
+	return mail.Ticket{ID: id, Kind: mail.Question, Prompt: prompt, Options: options}
+}
+
+// Approval is a ticket for a call with exactly these arguments, which are JSON. The
+// call is made after [Attempt.Claim].
+func Approval(id, prompt string, args []byte) (mail.Ticket, error) {
+	digest, err := mail.ArgsDigest(args)
+	if err != nil {
+		return mail.Ticket{}, fmt.Errorf("approval %s: %w", id, err)
+	}
+	return mail.Ticket{ID: id, Kind: mail.Approval, Prompt: prompt, ArgsDigest: digest}, nil
+}
+
+// External is a ticket that a system decides.
+func External(id, prompt string) mail.Ticket {
+	return mail.Ticket{ID: id, Kind: mail.External, Prompt: prompt}
+}
+
+// Children is a ticket that ends of the task's children decide, in the transactions
+// of those ends: any of them, or all.
+func Children(id string, all bool, children ...task.ID) mail.Ticket {
+	t := mail.Ticket{ID: id, Kind: mail.Tasks, All: all}
+	for _, c := range children {
+		t.IDs = append(t.IDs, string(c))
+	}
+	return t
 }
 
 // Leave leaves what was started to live on with nobody watching.

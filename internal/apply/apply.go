@@ -10,10 +10,10 @@ package apply
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/journal"
-	"github.com/outlive-dev/outlive/mail"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -57,7 +57,18 @@ func CreateOwned(tx store.Tx, c task.Create, generation int64) (Outcome, error) 
 	if err := proved(tx, c.Record.Hold, generation, parent, ok); err != nil {
 		return Outcome{}, fmt.Errorf("create task under %s: %w", c.Record.Parent, err)
 	}
+	c.Record.Hold.Generation = generation
 	return create(tx, c)
+}
+
+// CreateUnder is Create of a task of the manager by an attempt of its parent, which
+// proves itself as for CreateOwned.
+func CreateUnder(tx store.Tx, c task.Create, h task.Hold, generation int64) (Outcome, error) {
+	parent, ok := tx.Task(c.Record.Parent)
+	if err := proved(tx, h, generation, parent, ok); err != nil {
+		return Outcome{}, fmt.Errorf("create task under %s: %w", c.Record.Parent, err)
+	}
+	return Create(tx, c)
 }
 
 // Create stages a new task of the manager. The id must be declared, and so must the
@@ -83,6 +94,11 @@ func create(tx store.Tx, c task.Create) (Outcome, error) {
 		if parent, ok := tx.Task(p); ok {
 			if err := inherit(&c.Record, parent); err != nil {
 				return Outcome{}, err
+			}
+			if !parent.State.Terminal() {
+				parent.Children++
+				parent.Revision++
+				tx.PutTask(parent)
 			}
 		}
 	}
@@ -141,6 +157,16 @@ func inherit(r *task.Record, parent task.Record) error {
 	if !parent.CancelRequestedAt.IsZero() {
 		return fault.Newf(fault.CancelRequested, "create task: its parent %s is to be canceled", parent.ID)
 	}
+	if limit := (task.Limits{}).WithDefaults().Children; parent.Children >= limit {
+		return fault.Newf(fault.Invalid, "create task: its parent %s has %d children, the limit is %d", parent.ID, parent.Children, limit)
+	}
+	// Budgets only narrow.
+	if d := parent.Deadline; !d.IsZero() && (r.Deadline.IsZero() || r.Deadline.After(d)) {
+		r.Deadline = d
+	}
+	if parent.MaxAttempts > 0 {
+		r.MaxAttempts = min(r.MaxAttempts, parent.MaxAttempts)
+	}
 	return nil
 }
 
@@ -177,7 +203,31 @@ func step(tx store.Tx, r task.Record, c task.Command) (Outcome, error) {
 			out.Tell = append(out.Tell, e.Signal)
 		}
 	}
+	if err := follow(tx, &r, &next); err != nil {
+		return Outcome{}, err
+	}
 	return out, nil
+}
+
+// follow stages what a transition means for other rows: tickets that the task waits
+// for no longer, children of a task that is to be canceled, a parent that waits for
+// its end, its session.
+func follow(tx store.Tx, old, next *task.Record) error {
+	for _, id := range old.Tickets {
+		if slices.Contains(next.Tickets, id) {
+			continue
+		}
+		if err := withdraw(tx, next.ID, id); err != nil {
+			return err
+		}
+	}
+	if old.CancelRequestedAt.IsZero() && !next.CancelRequestedAt.IsZero() && next.Children > 0 {
+		tx.PutTimer(store.Timer{Kind: store.TimerCascade, Subject: string(next.ID), Due: tx.Now()})
+	}
+	if old.State.Terminal() || !next.State.Terminal() {
+		return nil
+	}
+	return tellParent(tx, next)
 }
 
 // missing returns the keys that the effects need and a caller cannot know before
@@ -204,81 +254,6 @@ func appendEntry(tx store.Tx, r *task.Record, e task.Journal) error {
 	}
 	tx.Append(entry)
 	return nil
-}
-
-// notify puts a notice about child into the mailbox of the nearest ancestor that
-// reads input and is not sealed. With none there is nobody to tell: the journal has
-// it. A notice never makes a transition fail.
-func notify(tx store.Tx, child task.Record, n task.Notify) error {
-	for at, hops := child.Parent, 0; at != "" && hops < maxHops; hops++ {
-		id := fmt.Sprintf("%s/%s/%d", child.ID, n.Kind, child.Version)
-		keys := []store.Key{store.TaskKey(at), store.InputKey(at, id), store.StreamKey(journal.StreamID(at))}
-		if need := undeclared(tx, keys); len(need) > 0 {
-			return store.More(need...)
-		}
-		p, ok := tx.Task(at)
-		if !ok {
-			return nil
-		}
-		if p.ReadsInput && !p.MailSealed && !p.State.Terminal() {
-			if _, seen := tx.Input(at, id); seen {
-				return nil
-			}
-			data, err := json.Marshal(Notice{Task: child.ID, Summary: n.Summary})
-			if err != nil {
-				return fmt.Errorf("encode notice: %w", err)
-			}
-			in := mail.Input{Task: string(at), ID: id, Kind: "child." + n.Kind, Media: "application/json", Data: data, From: string(child.ID)}
-			return deliver(tx, p, in)
-		}
-		at = p.Parent
-	}
-	return nil
-}
-
-// maxHops bounds the walk to an ancestor: no deeper nesting is admitted.
-const maxHops = 16
-
-// Notice is the data of an input of kind child.*.
-type Notice struct {
-	Task    task.ID `json:"task"`
-	Summary string  `json:"summary,omitempty"`
-}
-
-func deliver(tx store.Tx, p task.Record, in mail.Input) error {
-	out, err := step(tx, p, task.Send{Wakes: in.Delivery.Wakes(), Input: note(in)})
-	if err != nil {
-		if _, more := store.AsMore(err); more {
-			return err
-		}
-		return nil
-	}
-	in.Seq, in.At = out.Record.LatestInput, tx.Now()
-	tx.PutInput(in)
-	return nil
-}
-
-// Send stages one input to a task. The same id with the same content again is
-// accepted without effect, also after the seal.
-func Send(tx store.Tx, id task.ID, in mail.Input) (mail.Input, error) {
-	if old, ok := tx.Input(id, in.ID); ok {
-		in.Task = string(id)
-		if !old.Same(in) {
-			return old, fault.Newf(fault.Conflict, "send to %s: input id %q was used with other content", id, in.ID)
-		}
-		return old, nil
-	}
-	out, err := Step(tx, id, task.Send{Wakes: in.Delivery.Wakes(), Input: note(in)})
-	if err != nil {
-		return mail.Input{}, err
-	}
-	in.Task, in.Seq, in.At = string(id), out.Record.LatestInput, tx.Now()
-	tx.PutInput(in)
-	return in, nil
-}
-
-func note(in mail.Input) task.InputNote {
-	return task.InputNote{ID: in.ID, Kind: in.Kind, Delivery: string(in.Delivery), From: in.From}
 }
 
 func undeclared(tx store.Tx, keys []store.Key) []store.Key {

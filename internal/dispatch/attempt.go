@@ -214,12 +214,17 @@ func (a *attempt) detach() {
 
 // step commits one command of the attempt under its live lease.
 func (a *attempt) step(ctx context.Context, c task.Command) (task.Record, error) {
+	return a.commit(ctx, func(tx store.Tx) (apply.Outcome, error) { return apply.Step(tx, a.rec.ID, c) })
+}
+
+// commit commits what fn stages for the attempt under its live lease.
+func (a *attempt) commit(ctx context.Context, fn func(store.Tx) (apply.Outcome, error)) (task.Record, error) {
 	var out apply.Outcome
 	err := a.d.st.Update(ctx, attemptKeys(a.rec.ID, a.fence.Lease), func(tx store.Tx) (err error) {
 		if err = apply.Live(tx, a.fence.Lease); err != nil {
 			return err
 		}
-		out, err = apply.Step(tx, a.rec.ID, c)
+		out, err = fn(tx)
 		return err
 	})
 	a.heed(err)

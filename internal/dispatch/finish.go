@@ -29,8 +29,11 @@ func (a *attempt) finish(res work.Result) {
 	c := a.command(res)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		ctx, stop := a.patience()
-		_, err := a.step(ctx, c)
+		_, err := a.end(ctx, c, res.Tickets)
 		stop()
+		if errors.Is(err, task.ErrHolding) && a.orphan(res) {
+			continue // what it did not drive, or was told to let go
+		}
 		switch fault.KindOf(err) {
 		case fault.CancelRequested:
 			var ok bool
@@ -98,7 +101,7 @@ func (a *attempt) command(res work.Result) task.Command {
 		}
 		return c
 	case work.EndWait:
-		return task.Wait{Fence: a.fence, Tickets: res.Tickets, All: res.All, Cursor: res.Cursor, Checkpoint: res.Checkpoint}
+		return task.Wait{Fence: a.fence, All: res.All, Cursor: res.Cursor, Checkpoint: res.Checkpoint}
 	case work.EndLeave:
 		return task.DetachWorker{Fence: a.fence}
 	case work.EndStopped:

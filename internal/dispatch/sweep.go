@@ -46,7 +46,7 @@ func (d *Dispatcher) sweepLoop(ctx context.Context) {
 		}
 		err := d.Sweep(ctx)
 		if !d.o.Passive {
-			err = errors.Join(err, d.adoptAll(ctx))
+			err = errors.Join(err, d.adoptAll(ctx), d.dropKeys(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			d.o.Log.Warn("sweep", "err", err)
@@ -89,6 +89,7 @@ func (d *Dispatcher) Sweep(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, d.orphans(ctx))
 	return errors.Join(errs...)
 }
 
@@ -268,8 +269,19 @@ func (d *Dispatcher) expire(ctx context.Context, recs []task.Record, w *store.Wo
 
 // fire does what a due timer asks for.
 func (d *Dispatcher) fire(ctx context.Context, t store.Timer) error {
-	if t.Kind != string(task.AlarmDeadline) {
-		return nil // retention is the collector's
+	switch t.Kind {
+	case store.TimerTicket:
+		return d.expireTicket(ctx, t)
+	case store.TimerCascade:
+		return d.cascade(ctx, t)
+	case string(task.AlarmRetention):
+		if d.o.Passive {
+			return nil // a worker's
+		}
+		return d.collect(ctx, t)
+	case string(task.AlarmDeadline):
+	default:
+		return nil // of a newer version
 	}
 	id := task.ID(t.Subject)
 	gone := true

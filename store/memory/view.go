@@ -140,6 +140,10 @@ func (v *view) Unattended(after task.ID, limit int) ([]task.Record, error) {
 	return v.running(after, limit, (*task.Record).Unattended)
 }
 
+func (v *view) Driven(after task.ID, limit int) ([]task.Record, error) {
+	return v.running(after, limit, batch.Driven)
+}
+
 func (v *view) running(after task.ID, limit int, want func(*task.Record) bool) ([]task.Record, error) {
 	p := newPage(limit)
 	v.live.after(after, after == "", func(_ task.ID, r *task.Record) bool {

@@ -276,6 +276,10 @@ func (v *view) Unattended(after task.ID, limit int) ([]task.Record, error) {
 	return v.running("", 0, after, limit)
 }
 
+func (v *view) Driven(after task.ID, limit int) ([]task.Record, error) {
+	return v.running("", -1, after, limit)
+}
+
 func (v *view) running(worker string, epoch int64, after task.ID, limit int) ([]task.Record, error) {
 	return v.records(`SELECT n, body FROM outlive_task WHERE r_worker = ? AND r_epoch = ? AND id > ? AND r_worker IS NOT NULL
 		ORDER BY id LIMIT ?`, worker, epoch, string(after), batch.PageSize(limit))
