@@ -184,6 +184,12 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 		}
 	}
 	if err := b.Start(context.WithoutCancel(ctx), id, fence, req); err != nil {
+		if errors.Is(err, shell.ErrEnvironmentGone) { // its supervisor has died meanwhile
+			if res, over := c.forgo(ctx, b, id, fence, environGone); over {
+				return res
+			}
+			return c.follow(ctx, a, b, id, fence)
+		}
 		return startFailed(err)
 	}
 	loan.settle()

@@ -19,6 +19,7 @@ import (
 type backend struct {
 	shell.Recoverable
 	state   shell.State
+	refuse  error // what Start says when the supervisor dies meanwhile
 	starts  int
 	stopped bool
 }
@@ -32,6 +33,7 @@ func (b *backend) Start(context.Context, shell.RunID, shell.Fence, shell.Request
 		b.state = shell.State{Phase: shell.Finished, Exit: &shell.Exit{Cause: shell.Exited, Code: new(int), Started: true}}
 	case shell.Live:
 		b.state.Phase = shell.NeverStarted
+		return b.refuse
 	}
 	return nil
 }
@@ -68,20 +70,22 @@ func TestNeverStarted(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		state   shell.State
+		refuse  error
 		environ bool
 		starts  int
 		stopped bool
 		code    string // of the failure
 	}{
-		{"no trace of the run", shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonStateMissing}, true, 0, true, command.CodeStartFailed},
-		{"locked, then dead", shell.State{Phase: shell.NeverStarted}, true, 0, true, command.CodeStartFailed},
-		{"it has run", shell.State{Phase: shell.Finished, Exit: &ended}, true, 1, false, ""},
-		{"anybody may start it", shell.State{Phase: shell.NeverStarted}, false, 1, false, ""},
-		{"it was started, and its supervisor died", shell.State{Phase: shell.Live}, false, 1, true, command.CodeStartFailed},
+		{"no trace of the run", shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonStateMissing}, nil, true, 0, true, command.CodeStartFailed},
+		{"locked, then dead", shell.State{Phase: shell.NeverStarted}, nil, true, 0, true, command.CodeStartFailed},
+		{"it has run", shell.State{Phase: shell.Finished, Exit: &ended}, nil, true, 1, false, ""},
+		{"anybody may start it", shell.State{Phase: shell.NeverStarted}, nil, false, 1, false, ""},
+		{"it was started, and its supervisor died", shell.State{Phase: shell.Live}, nil, false, 1, true, command.CodeStartFailed},
+		{"its supervisor dies at the last moment", shell.State{Phase: shell.Live}, shell.ErrEnvironmentGone, true, 1, true, command.CodeStartFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := &backend{state: tt.state}
+			b := &backend{state: tt.state, refuse: tt.refuse}
 			c := command.New(command.Options{Dir: t.TempDir(), Open: func(string) (shell.Recoverable, error) { return b, nil }})
 			spec := command.Spec{Argv: []string{"true"}, Dir: "/", Environ: tt.environ}
 			rec := task.Record{ID: "sh-1", Spec: spec.Payload(), StartCommitted: true, Generation: 1, Attempt: 2}
