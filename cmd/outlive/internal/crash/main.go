@@ -67,10 +67,10 @@ func (o options) crash(ctx context.Context, out io.Writer) error {
 	began := time.Now()
 	fmt.Fprintf(out, "seed %d\n", o.seed)
 	r, err := o.rounds(ctx, out)
-	if err != nil {
+	if r == nil {
 		return err
 	}
-	if o.round == "" {
+	if o.round == "" && err == nil {
 		r.load(o.n)
 	}
 	r.print(out)
@@ -82,11 +82,14 @@ func (o options) crash(ctx context.Context, out io.Writer) error {
 			fmt.Fprintf(out, "  repeat with: make crash SEED=%d ROUND=%s%s\n", o.seed, v.round, tagsWord(o.tags))
 		}
 	}
+	if err != nil && len(bad) == 0 {
+		return err // it must not look like a success
+	}
 	fmt.Fprintf(out, "violations %d\n", len(bad))
 	if len(bad) > 0 {
 		return errViolated
 	}
-	return nil
+	return err
 }
 
 func tagsWord(tags string) string {
@@ -187,7 +190,7 @@ func (o options) rounds(ctx context.Context, out io.Writer) (*report, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return w.report, fmt.Errorf("not finished: %w", context.Cause(ctx))
 	}
 	w.last(ctx)
 	return w.report, nil

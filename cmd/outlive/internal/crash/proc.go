@@ -212,11 +212,14 @@ func stopped(pid int) bool {
 func poll(ctx context.Context, limit time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	tick := time.NewTicker(4 * time.Millisecond)
-	defer tick.Stop()
+	pause := 2 * time.Millisecond
+	next := time.NewTimer(pause)
+	defer next.Stop()
 	for !ok() {
 		select {
-		case <-tick.C:
+		case <-next.C:
+			pause = min(pause*3/2, 20*time.Millisecond) // a look at all processes is not cheap
+			next.Reset(pause)
 		case <-deadline.C:
 			return ok()
 		case <-ctx.Done():

@@ -148,11 +148,13 @@ func (w *world) strike(ctx context.Context, p *proc, s strike, what string) {
 // end waits for a process and counts the point at which it died.
 func (w *world) end(ctx context.Context, round string, p *proc, s strike) {
 	if !p.wait(ctx, patience) {
-		if ctx.Err() == nil {
-			w.report.violate(round, "strike %s, still running after %v: %s: %s", s.describe(), patience, p, tail(p.err.bytes()))
-		}
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it says where it hangs
+		p.wait(ctx, 2*time.Second)
 		p.kill()
 		<-p.done
+		if ctx.Err() == nil {
+			w.report.violate(round, "strike %s, still running after %v: %s: %s", s.describe(), patience, p, p.err.bytes())
+		}
 		return
 	}
 	if s.kind == atPoint && p.byItself() {
@@ -199,7 +201,7 @@ func (r *run) task() (task.ID, bool) {
 			return task.ID(line), true
 		}
 	}
-	if _, after, ok := bytes.Cut(r.proc.err.bytes(), []byte("outlive: still running as ")); ok {
+	if _, after, ok := bytes.Cut(r.proc.err.bytes(), []byte("still running as ")); ok {
 		id, _, whole := bytes.Cut(after, []byte("\n"))
 		return task.ID(id), whole
 	}
