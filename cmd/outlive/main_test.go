@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +30,11 @@ import (
 func TestMain(m *testing.M) {
 	if local.Main(os.Args) {
 		return
+	}
+	if filepath.Base(os.Args[0]) != "outlive" {
+		flag.Parse()
+		// Most tests wait for other processes most of the time.
+		_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // else each process lasts a second
 	testscript.Main(m, map[string]func(){
