@@ -185,7 +185,9 @@ func (s *Server) launch(ctx context.Context, id shell.RunID, r *run, req shell.R
 	default:
 		free := context.WithoutCancel(ctx)
 		if err = s.backend.Start(free, id, f, req); err == nil && req.Attached {
-			err = s.hold(free, id, o.Reader, 0)
+			if herr := s.hold(free, id, o.Reader, 0); herr != nil { // the run goes on; its reader comes by itself
+				s.o.Log.Warn("output not held", "run", string(id), "error", herr)
+			}
 		}
 	}
 	if s.slots != nil && slotted {
