@@ -30,7 +30,8 @@ const (
 
 // Job is one attempt of a tool's task, as the tool's functions see it.
 type Job struct {
-	a *work.Attempt
+	a    *work.Attempt
+	asks bool
 	// Args are the arguments of the call.
 	Args json.RawMessage
 }

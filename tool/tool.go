@@ -12,6 +12,7 @@
 //   - [Plain]: a function. It outlives the call that started it, but not its worker.
 //   - [Recoverable]: it starts something outside that lives on without the worker and
 //     is found again by the task's id. A crash costs nothing.
+//   - [Resumable]: it may ask, wait for the answer with nothing running, and go on.
 //
 // Each makes a [work.Executor] to register with the runtime; [Managed] makes the Tool
 // that runs it.

@@ -69,6 +69,22 @@ func TestB76_BackgroundTimeout(t *testing.T) {
 	want(t, got, "timed_out", "[timed out after 0.5s")
 }
 
+// Given a command in the background that never ends, a notice says so, as often as
+// somebody wants to know.
+func TestB76_StillRunning(t *testing.T) {
+	t.Parallel()
+	fake(t, nil, func(t *testing.T, _ *bench.Fake, b *bench.Bench) {
+		r := b.Bash(`{"command": "for-ever [exit code: 0]", "run_in_background": true}`)
+		<-time.After(10 * time.Minute)
+		b.Bash(`{"command": "for-ever young", "run_in_background": true}`)
+		got, err := b.Control.StillRunning(t.Context(), tool.Caller{}, 5*time.Minute)
+		if err != nil || len(got) != 1 {
+			t.Fatalf("StillRunning() = %q, %v", got, err)
+		}
+		want(t, tool.Result{Text: got[0]}, "[Still running after 10m0s, not finished. id="+string(r.Task), `\[exit code: 0]`, "stop: task_stop")
+	})
+}
+
 // Given a timeout in auto-background mode, the text must not say that the command
 // timed out while it goes on: each mode says which of both happened.
 func TestB77_WordingSaysWhichHappened(t *testing.T) {

@@ -48,6 +48,8 @@ type Options struct {
 	// StopWait is how long a call that stops a task waits for its end. Defaults to
 	// 10 s.
 	StopWait time.Duration
+	// MayApprove lets the model decide approvals. Defaults to false: a person does.
+	MayApprove bool
 }
 
 // Control makes the tools. It is safe for concurrent use.
@@ -75,6 +77,7 @@ func (c *Control) Tools() []tool.Tool {
 	add(n.List, "task_list", c.list)
 	add(n.Output, "task_output", c.output)
 	add(n.Send, "task_send", c.send)
+	add(n.Answer, "task_answer", c.answer)
 	add(n.Stop, "task_stop", c.stop)
 	return out
 }
@@ -85,7 +88,8 @@ func (c *Control) description(file string) string {
 	n := c.o.Names
 	var b strings.Builder
 	for line := range strings.Lines(text(file + ".md")) {
-		drop := false
+		drop := strings.Contains(line, "{model}") && !c.o.MayApprove || strings.Contains(line, "{person}") && c.o.MayApprove
+		line = strings.NewReplacer("{model}", "", "{person}", "").Replace(line)
 		for word, name := range map[string]string{
 			"{bash}": n.Bash, "{list}": n.List, "{output}": n.Output, "{send}": n.Send, "{answer}": n.Answer, "{stop}": n.Stop,
 		} {

@@ -67,7 +67,7 @@ func TestDescriptions(t *testing.T) {
 		"off":     {List: tool.Off, Send: tool.Off, Answer: tool.Off, Stop: tool.Off},
 	} {
 		var b bytes.Buffer
-		for _, tl := range control.New(control.Options{Names: names}).Tools() {
+		for _, tl := range control.New(control.Options{Names: names, MayApprove: name == "renamed"}).Tools() {
 			var schema bytes.Buffer
 			if err := json.Compact(&schema, tl.Schema); err != nil {
 				t.Errorf("%s: schema of %s: %v", name, tl.Name, err)

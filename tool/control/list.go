@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool"
@@ -110,6 +109,7 @@ func (c *Control) line(ctx context.Context, r *task.Record) string {
 	if what := cmp.Or(r.Description, commandOf(r)); what != "" {
 		fmt.Fprintf(&b, "; %s", frame.Quoted(what, 100))
 	}
+	b.WriteString(c.asks(ctx, r))
 	if r.State.Terminal() {
 		return b.String()
 	}
@@ -187,65 +187,4 @@ func endOf(r *task.Record) string {
 		return "lost: " + frame.Quoted(cmp.Or(f.Message, f.Code), 200) + "; it may have run partly or fully"
 	}
 	return "failed: " + frame.Quoted(cmp.Or(f.Message, f.Code), 200)
-}
-
-// noteLimit bounds OpenTasksNote, in tasks.
-const noteLimit = 10
-
-// OpenTasksNote returns a short note of the caller's open tasks, for a conversation
-// whose context was shortened, or "" when there are none.
-func (c *Control) OpenTasksNote(ctx context.Context, who tool.Caller) (string, error) {
-	recs, more, err := c.owned(ctx, who, open(), noteLimit)
-	if err != nil || len(recs) == 0 {
-		return "", err
-	}
-	var b strings.Builder
-	b.WriteString("[tasks still open, started earlier in this conversation:\n")
-	for i := range recs {
-		r := &recs[i]
-		fmt.Fprintf(&b, "%s %s %s, started %s ago; %s\n", r.ID, r.Kind, c.status(r), frame.Lasted(time.Since(r.CreatedAt)),
-			frame.Quoted(cmp.Or(r.Description, commandOf(r)), 80))
-	}
-	if more {
-		b.WriteString("and more\n")
-	}
-	n := c.o.Names
-	var do []string
-	for _, way := range []struct{ what, name string }{{"list", n.List}, {"read", n.Output}, {"stop", n.Stop}} {
-		if way.name != tool.Off {
-			do = append(do, way.what+": "+way.name)
-		}
-	}
-	b.WriteString(strings.Join(do, "; ") + "]")
-	return b.String(), nil
-}
-
-// StopOpen ends a conversation: it waits for the caller's open tasks, at most for the
-// grace, then stops what is left and returns it as it was left.
-func (c *Control) StopOpen(ctx context.Context, who tool.Caller, grace time.Duration) ([]task.Record, error) {
-	recs, _, err := c.owned(ctx, who, open(), pageSize)
-	if err != nil {
-		return nil, err
-	}
-	wait, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	var left []task.Record
-	for i := range recs {
-		if _, err := c.o.Runtime.Wait(wait, recs[i].ID, outlive.Terminal); err == nil {
-			continue
-		}
-		r, err := c.o.Runtime.Cancel(ctx, recs[i].ID, &outlive.CancelOptions{Reason: "the conversation has ended"})
-		if err != nil && !fault.Is(err, fault.Finished) {
-			return left, err
-		}
-		left = append(left, r)
-	}
-	stop, done := context.WithTimeout(ctx, c.o.StopWait)
-	defer done()
-	for i := range left {
-		if r, err := c.o.Runtime.Wait(stop, left[i].ID, outlive.Terminal); err == nil {
-			left[i] = r
-		}
-	}
-	return left, ctx.Err()
 }

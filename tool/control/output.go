@@ -103,7 +103,7 @@ func (c *Control) output(ctx context.Context, who tool.Caller, raw json.RawMessa
 	case err != nil:
 		return failed(err)
 	}
-	return tool.Result{Text: c.head(&r, p) + "\n" + p.text, Task: r.ID}, nil
+	return tool.Result{Text: c.head(ctx, &r, p) + "\n" + p.text, Task: r.ID}, nil
 }
 
 // pause waits until the task ends or waits for somebody, at most so long.
@@ -121,11 +121,12 @@ func (c *Control) pause(ctx context.Context, id task.ID, most time.Duration) err
 }
 
 // head is the first line of what task_output returns.
-func (c *Control) head(r *task.Record, p page) string {
+func (c *Control) head(ctx context.Context, r *task.Record, p page) string {
 	what := c.status(r)
 	if r.State == task.Running && !r.StartedAt.IsZero() {
 		what += " for " + frame.Lasted(time.Since(r.StartedAt))
 	}
+	what += c.asks(ctx, r)
 	if p.total > 0 {
 		what += "; " + frame.Count(p.total) + " bytes of output"
 	}

@@ -85,20 +85,8 @@ func Below(text, note string) string {
 	return text + "\n" + note
 }
 
-// shortLen is how many characters of an id are shown, and minLen how many at least
-// name one.
-const (
-	shortLen = 8
-	MinLen   = 4
-)
-
-// Short returns the end of an id, which is what differs.
-func Short(id task.ID) string {
-	if len(id) <= shortLen {
-		return string(id)
-	}
-	return string(id[len(id)-shortLen:])
-}
+// MinLen is how many characters of an id name a task at least.
+const MinLen = 4
 
 // Quoted returns what others wrote as one quoted line of at most n bytes.
 func Quoted(s string, n int) string {
