@@ -115,7 +115,7 @@ func (m *managed) call(ctx context.Context, c Caller, args json.RawMessage) (Res
 	case err != nil && !errors.As(err, &late):
 		return Result{Text: m.failed(err, shell.Maybe), IsError: true, Task: rec.ID}, err
 	case out.Detached:
-		return m.receipt(ctx, c, rec), nil
+		return m.receipt(ctx, rec), nil
 	case !rec.State.Terminal():
 		return m.boundary(rec, err), nil
 	}
@@ -127,14 +127,15 @@ func (m *managed) failed(err error, started shell.Certainty) string {
 }
 
 // receipt is the result of a call whose task goes on.
-func (m *managed) receipt(ctx context.Context, c Caller, rec *task.Record) Result {
+func (m *managed) receipt(ctx context.Context, rec *task.Record) Result {
+	free := context.WithoutCancel(ctx)
 	o := m.render
-	o.NoNotices = o.NoNotices || !c.Told()
+	o.NoNotices = o.NoNotices || !m.read.Told(free, rec)
 	rc := shell.Receipt{ID: string(rec.ID), Why: shell.Timer, StartedAt: rec.StartedAt, Waited: m.policy.DetachAfter}
 	if ctx.Err() != nil {
 		rc.Why = shell.CallerLeft
 	}
-	rc.Output, rc.Bytes = m.read.Tail(context.WithoutCancel(ctx), rec, 4<<10)
+	rc.Output, rc.Bytes = m.read.Tail(free, rec, 4<<10)
 	return Result{Text: frame.Escape(rc.Render(o)), Task: rec.ID, Detached: true}
 }
 

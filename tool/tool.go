@@ -107,10 +107,6 @@ func (c Caller) Spec(executor string, input task.Payload) outlive.Spec {
 	return s
 }
 
-// Told reports whether the end of a task that the caller leaves in the background is
-// told to anybody.
-func (c Caller) Told() bool { return c.Parent != "" || c.Session != "" }
-
 // Off is the name of a tool that is switched off: it is not made, and not mentioned.
 const Off = shell.NoTool
 

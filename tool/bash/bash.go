@@ -232,9 +232,9 @@ func (b *bash) call(ctx context.Context, c tool.Caller, raw json.RawMessage) (to
 	s := c.Spec(command.Key, p.Payload())
 	s.Description = describe(p.Command)
 	if p.background {
-		return b.start(ctx, c, p, s)
+		return b.start(ctx, p, s)
 	}
-	return b.watch(ctx, c, p, s)
+	return b.watch(ctx, p, s)
 }
 
 // describe returns the first line of a command.

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/foreground"
 	"github.com/outlive-dev/outlive/outlivetest"
@@ -98,6 +100,24 @@ func TestE90_PolicyNotConsulted(t *testing.T) {
 	})
 }
 
+// Given a policy that answers differently each time it is asked, it is asked once per
+// call, and what is done and what is said follow from that one answer.
+func TestE61_PolicyAskedOnce(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	may := func(o *bash.Options) {
+		asked = 0
+		o.MayDetach = func(string) bool { asked++; return asked%2 == 1 }
+	}
+	fake(t, may, func(t *testing.T, f *bench.Fake, b *bench.Bench) {
+		want(t, b.Bash(`{"command": "60s", "timeout": 2}`), "Still running after 2s", "!timed out")
+		want(t, b.Bash(`{"command": "60s", "timeout": 3}`), "timed out after 3s", "!Still running")
+		if req, _ := f.Request(); asked != 2 || req.Timeout != 3*time.Second {
+			t.Errorf("asked %d times, timeout %v", asked, req.Timeout)
+		}
+	})
+}
+
 // Given a backend without the command's clock, every configuration that needs it is
 // refused when the tool is made, and plain auto-background is not.
 func TestBackendOwnsTimeout(t *testing.T) {
@@ -118,12 +138,22 @@ func TestBackendOwnsTimeout(t *testing.T) {
 	if _, err := bash.New(base); err != nil {
 		t.Errorf("New() = %v", err)
 	}
+}
+
+// Given a configuration that lacks what it needs, or contradicts itself, it is refused
+// when the tool is made.
+func TestE95_ConfigurationIsChecked(t *testing.T) {
+	t.Parallel()
+	b := bench.Scripted(t, &bench.Fake{}, bench.Options{})
+	base := bash.Options{Runtime: b.Runtime, Commands: b.Commands, Dir: b.Dir}
 	for name, change := range map[string]func(*bash.Options){
 		"mode":     func(o *bash.Options) { o.Mode = "sometimes" },
 		"relative": func(o *bash.Options) { o.Dir = "x" },
 		"negative": func(o *bash.Options) { o.DetachAfter = -1 },
 		"env":      func(o *bash.Options) { o.Env = map[string]string{"A=B": ""} },
 		"runtime":  func(o *bash.Options) { o.Runtime = nil },
+		"empty":    func(o *bash.Options) { *o = bash.Options{} },
+		"limit":    func(o *bash.Options) { o.Output.Limit = 5 },
 	} {
 		o := base
 		change(&o)
@@ -209,7 +239,7 @@ func TestB85_UnknownArgument(t *testing.T) {
 
 // Given the two kinds of shell tool, schema and description match the mode, and the
 // one without a background ignores a request for it and says so.
-func TestE94_DescriptionMatchesMode(t *testing.T) {
+func TestT17_E94_DescriptionMatchesMode(t *testing.T) {
 	t.Parallel()
 	b := bench.Scripted(t, &bench.Fake{}, bench.Options{})
 	make := func(change func(*bash.Options)) tool.Tool {
@@ -306,6 +336,7 @@ func TestCallerGone(t *testing.T) {
 		if err != nil || !r.Detached || b.Env.Get(r.Task).Publication != task.OnBackground {
 			t.Errorf("Call() = %+v, %v, want a receipt of a public task", r, err)
 		}
+		b.Env.Idle()
 		if _, n := f.Request(); n != 2 {
 			t.Errorf("%d starts", n)
 		}
@@ -319,6 +350,25 @@ func TestCallerGone(t *testing.T) {
 			t.Errorf("Call() = %+v, %v, want canceled", r, err)
 		}
 		want(t, r, "out", "[stopped on request]")
+	})
+}
+
+// Given a command that goes to the background, its receipt promises a notice only if
+// somebody will get one: an agent above that reads input.
+func TestReceiptPromisesOnlyWhatComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := bench.Scripted(t, &bench.Fake{}, bench.Options{Register: func(e *outlivetest.Env) {
+			e.Script("reads.v1", outlivetest.Await("over")).ReadsInput = true
+			e.Script("deaf.v1", outlivetest.Await("over"))
+		}})
+		reads, deaf := b.Env.Submit(outlive.Spec{Executor: "reads.v1"}).ID, b.Env.Submit(outlive.Spec{Executor: "deaf.v1"}).ID
+		below := b.Env.Submit(outlive.Spec{Executor: "deaf.v1", Parent: reads}).ID
+		for parent, told := range map[task.ID]string{reads: "You will be told", below: "You will be told", deaf: "!You will be told", "": "!You will be told"} {
+			want(t, b.Call("bash", tool.Caller{Parent: parent}, `{"command": "60s", "run_in_background": true}`), told)
+			want(t, b.Call("bash", tool.Caller{Parent: parent}, `{"command": "60s", "timeout": 1}`), told)
+		}
+		b.Env.Signal("over")
 	})
 }
 

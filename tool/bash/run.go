@@ -22,7 +22,7 @@ import (
 )
 
 // watch runs a command in the foreground.
-func (b *bash) watch(ctx context.Context, c tool.Caller, p plan, s outlive.Spec) (tool.Result, error) {
+func (b *bash) watch(ctx context.Context, p plan, s outlive.Spec) (tool.Result, error) {
 	w, err := b.o.Runtime.Watch(ctx, s, foreground.Policy{DetachAfter: p.wait, OnGone: b.o.OnGone})
 	if err != nil {
 		return b.notCreated(p, err)
@@ -49,7 +49,7 @@ func (b *bash) watch(ctx context.Context, c tool.Caller, p plan, s outlive.Spec)
 	case out.Detached:
 		// stop is not called: as long as the parent lives it may be canceled, and then
 		// the command does not stay behind.
-		return b.moved(ctx, c, p, rec), nil
+		return b.moved(ctx, p, rec), nil
 	}
 	stop()
 	r := b.ended(ctx, p, rec)
@@ -158,7 +158,7 @@ func failure(rec *task.Record) error {
 
 // moved is the receipt of a command that went to the background by the timer or
 // because its caller left.
-func (b *bash) moved(ctx context.Context, c tool.Caller, p plan, rec *task.Record) tool.Result {
+func (b *bash) moved(ctx context.Context, p plan, rec *task.Record) tool.Result {
 	rc := shell.Receipt{ID: string(rec.ID), Why: shell.Timer, Waited: p.wait, StartedAt: rec.StartedAt, Script: b.o.Commands.Script(rec)}
 	if ctx.Err() != nil {
 		rc.Why = shell.CallerLeft
@@ -167,7 +167,7 @@ func (b *bash) moved(ctx context.Context, c tool.Caller, p plan, rec *task.Recor
 	if changesDir.MatchString(p.Command) {
 		p.notes = append(p.notes, "its cd does not apply to the next call; give cwd")
 	}
-	return tool.Result{Text: b.noted(p, rc.Render(b.told(c))), Task: rec.ID, Detached: true}
+	return tool.Result{Text: b.noted(p, rc.Render(b.told(ctx, rec))), Task: rec.ID, Detached: true}
 }
 
 // changesDir matches a command that changes its directory.
@@ -175,14 +175,14 @@ var changesDir = regexp.MustCompile(`(?m)(^|[;&|({]\s*|\bthen\s+|\bdo\s+)\s*(cd|
 
 // told are the render options for a receipt: that the end is told is said only if it
 // is so.
-func (b *bash) told(c tool.Caller) shell.RenderOptions {
+func (b *bash) told(ctx context.Context, rec *task.Record) shell.RenderOptions {
 	o := b.render
-	o.NoNotices = o.NoNotices || !c.Told()
+	o.NoNotices = o.NoNotices || !b.read.Told(context.WithoutCancel(ctx), rec)
 	return o
 }
 
 // start starts a command in the background and shows what it says first.
-func (b *bash) start(ctx context.Context, c tool.Caller, p plan, s outlive.Spec) (tool.Result, error) {
+func (b *bash) start(ctx context.Context, p plan, s outlive.Spec) (tool.Result, error) {
 	rec, err := b.o.Runtime.Submit(context.WithoutCancel(ctx), s)
 	if err != nil {
 		return b.notCreated(p, err)
@@ -211,5 +211,5 @@ func (b *bash) start(ctx context.Context, c tool.Caller, p plan, s outlive.Spec)
 		ID: string(rec.ID), Why: shell.Asked, StartedAt: rec.StartedAt, TimeoutIgnored: p.ignored,
 		Script: b.o.Commands.Script(&rec), Output: []byte(first.String()),
 	}
-	return tool.Result{Text: b.noted(p, rc.Render(b.told(c))), Task: rec.ID, Detached: true}, nil
+	return tool.Result{Text: b.noted(p, rc.Render(b.told(ctx, &rec))), Task: rec.ID, Detached: true}, nil
 }

@@ -91,7 +91,6 @@ func (c *Control) StillRunning(ctx context.Context, who tool.Caller, ran time.Du
 	o := c.o.Limits
 	o.Phrases = frame.Phrases(o.Phrases)
 	o.OutputTool, o.StopTool = c.o.Names.Output, c.o.Names.Stop
-	o.NoNotices = o.NoNotices || !who.Told()
 	var out []string
 	for i := range recs {
 		r := &recs[i]
@@ -104,7 +103,9 @@ func (c *Control) StillRunning(ctx context.Context, who tool.Caller, ran time.Du
 			n.Script = c.o.Commands.Script(r)
 		}
 		n.Output, n.Bytes = c.read.Tail(ctx, r, 2<<10)
-		out = append(out, frame.Escape(n.Render(o)))
+		own := o
+		own.NoNotices = o.NoNotices || !c.read.Told(ctx, r)
+		out = append(out, frame.Escape(n.Render(own)))
 	}
 	return out, nil
 }

@@ -54,6 +54,8 @@ func (c *Control) send(ctx context.Context, who tool.Caller, raw json.RawMessage
 	}
 	in, err = c.o.Runtime.Send(ctx, r.ID, in)
 	switch {
+	case err == nil && in.Delivery == mail.Answer:
+		return c.said(&r, "accepted as the answer to %s", in.Ticket), nil
 	case err == nil:
 		return c.said(&r, "accepted as input %d; it is %s", in.Seq, c.status(&r)), nil
 	case fault.Is(err, fault.NoInput):

@@ -191,6 +191,28 @@ func (o Reader) rest(r *task.Record, at Position, most int) (text []byte, next P
 	return []byte(piece), at, at.Off >= int64(len(all)), nil
 }
 
+// maxHops bounds the walk to an ancestor: no deeper nesting is admitted.
+const maxHops = 16
+
+// Told reports whether somebody will be told of the task's end, as far as can be seen
+// now: an ancestor that reads input, or the conversation it belongs to.
+func (o Reader) Told(ctx context.Context, r *task.Record) bool {
+	if r.RootSession != "" {
+		return true
+	}
+	for at, hops := r.Parent, 0; at != "" && hops < maxHops; hops++ {
+		p, err := o.Runtime.Get(ctx, at)
+		switch {
+		case err != nil:
+			return false
+		case p.ReadsInput && !p.MailSealed && !p.State.Terminal():
+			return true
+		}
+		at = p.Parent
+	}
+	return false
+}
+
 // MediaResult is the media type of a stored [Result].
 const MediaResult = "application/vnd.outlive.tool-result+json"
 
