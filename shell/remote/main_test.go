@@ -57,8 +57,34 @@ func openRuns(t *testing.T, dir string) *local.Recoverable {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
+	t.Cleanup(func() {
+		r.Close()
+		settle(t, dir)
+	})
 	return r
+}
+
+// settle waits for the supervisors of the runs in a directory, which write into it.
+func settle(t *testing.T, runs string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		left := 0
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, f := range files {
+			if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "__shim\x00"+runs+"/") {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%d supervisors are left", left)
+			return
+		}
+	}
 }
 
 // serve puts a backend behind HTTP on the loopback and returns its address.
@@ -124,7 +150,10 @@ func serveElsewhere(t *testing.T, runs, state, addr, lease string, env ...string
 		t.Fatal(err)
 	}
 	p := &process{cmd: c}
-	t.Cleanup(func() { p.kill() })
+	t.Cleanup(func() {
+		p.kill()
+		settle(t, runs)
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the server said %q, %v", line, err)

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,7 @@ func TestTLS(t *testing.T) {
 	s := remote.NewServer(openRuns(t, filepath.Join(t.TempDir(), "runs")), &remote.ServerOptions{Token: token})
 	h := httptest.NewUnstartedServer(s)
 	h.EnableHTTP2 = true
+	h.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	h.StartTLS()
 	t.Cleanup(h.Close)
 	pool := x509.NewCertPool()

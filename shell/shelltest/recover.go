@@ -186,10 +186,10 @@ func testStopLost(h *harness) {
 	h.ready(r)
 	h.killSupervisor(id, "")
 	h.stop(id, shell.StopRequest{Reason: "late"})
-	h.noneLeft()
 	if e := h.wait(id); e.Cause != shell.Lost {
 		h.Errorf("exit = %+v, want lost", e)
 	}
+	h.noneLeft()
 }
 
 func testIdempotent(h *harness) {

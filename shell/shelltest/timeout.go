@@ -407,10 +407,11 @@ func testT24(h *harness) {
 	h.Logf("%d of %d timed out", timedOut, n)
 }
 
-// testTinyTimeout stops the command while it is still about to become one.
+// testTinyTimeout stops the command while it is still about to become one. It is no
+// shell: one that is about to start a child can swallow a TERM.
 func testTinyTimeout(h *harness) {
 	for i := range 8 {
-		r := h.sh("sleep 100")
+		r := h.argv("sleep", "100")
 		r.Timeout = time.Duration(1+i*300) * time.Microsecond
 		got := h.run(r)
 		if got.exit.Cause != shell.TimedOut || got.code() != 143 || got.exit.EndedAt.Sub(got.exit.StartedAt) > 2*time.Second {

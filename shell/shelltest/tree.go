@@ -44,7 +44,7 @@ func leftBehind(command string, stopped int) func(h *harness) {
 		if !got.exit.Succeeded() || !strings.HasPrefix(got.out, "done\n") || got.exit.Incomplete {
 			h.Errorf("exit = %+v, output %q", got.exit, got.out)
 		}
-		if n := got.exit.LeftoversStopped; (n > 0) != (stopped > 0) || n > stopped+1 {
+		if n := got.exit.LeftoversStopped; n == 0 && stopped > 0 || n > stopped+1 { // on a busy machine one may not have ended yet
 			h.Errorf("stopped %d, want %d", n, stopped)
 		}
 		if got.took > 5*time.Second+h.delay() {
