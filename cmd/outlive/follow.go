@@ -306,10 +306,10 @@ func (a *app) wait(ctx context.Context, words []string, anyOne bool, timeout tim
 	recs := make([]*task.Record, len(ids))
 	for range ids {
 		e := <-ends
-		if e.err != nil && !errors.Is(e.err, context.DeadlineExceeded) {
+		if e.err != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return e.err
 		}
-		if e.err != nil { // time is up: how far is it?
+		if e.err != nil { // time is up, whatever it cut short: how far is it?
 			if e.rec, e.err = a.rt.Get(context.WithoutCancel(ctx), ids[e.i]); e.err != nil {
 				return e.err
 			}
