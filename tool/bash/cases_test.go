@@ -1,6 +1,8 @@
 // Copyright 2026 The outlive authors.
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package bash_test
 
 import (
