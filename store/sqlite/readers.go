@@ -117,13 +117,17 @@ func (s *Store) View(ctx context.Context, fn func(store.View) error) error {
 	defer c.interruptOn(ctx)()
 	clock, err := c.int64(`SELECT clock FROM outlive_meta`) // the snapshot begins
 	if err != nil {
-		return classify(err)
+		return interrupted(ctx, classify(err))
 	}
 	now := s.opts.Clock().UTC().Truncate(time.Microsecond)
 	if last := fromMicros(clock); now.Before(last) {
 		now = last
 	}
-	err = fn(&view{c: c, now: now})
+	return interrupted(ctx, fn(&view{c: c, now: now}))
+}
+
+// interrupted is the error of a view whose context may have ended meanwhile.
+func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && codeOf(err) == lib.SQLITE_INTERRUPT {
 		return ctx.Err()
 	}
