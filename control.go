@@ -121,7 +121,7 @@ func (rt *Runtime) Retry(ctx context.Context, id task.ID, request string, change
 	s := Spec{
 		Executor: old.Executor, Input: old.Spec, Description: old.Description, Labels: old.Labels, Parent: old.Parent,
 		Name: old.Name, Queue: old.Queue, ConcurrencyKey: old.ConcurrencyKey, Priority: old.Priority, MaxAttempts: old.MaxAttempts, Backoff: old.Backoff,
-		Liveness: old.Liveness, Retention: old.Retention, Principal: old.Principal, Tenant: old.Tenant, retryOf: old.ID,
+		Session: old.Session, Notify: old.Notify, Liveness: old.Liveness, Retention: old.Retention, Principal: old.Principal, Tenant: old.Tenant, retryOf: old.ID,
 	}
 	if request != "" {
 		s.Invocation = "retry/" + string(id) + "/" + request

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/internal/deliver"
 	"github.com/outlive-dev/outlive/internal/dispatch"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
 	"github.com/outlive-dev/outlive/internal/record"
@@ -56,6 +57,7 @@ type Runtime struct {
 	hub  *record.Hub
 	reg  dispatch.Registry
 	d    *dispatch.Dispatcher
+	out  *deliver.Deliverer
 	loop *lifecycle.Group
 	poll time.Duration
 
@@ -86,6 +88,8 @@ func New(st store.Store, o *Options) *Runtime {
 		rt.poll = 5 * time.Second
 	}
 	rt.d = dispatch.New(st, rt.hub, rt.reg, opts)
+	rt.out = deliver.New(st, deliver.Options{Poll: rt.poll, Receipt: token, Log: o.Log})
+	rt.hub.Listen(rt.out.Hint)
 	return rt
 }
 
@@ -127,6 +131,7 @@ func (rt *Runtime) Start(ctx context.Context) error {
 	rt.started = true
 	rt.loop = lifecycle.New(context.WithoutCancel(ctx))
 	rt.loop.Go("doorbell", rt.hub.Run)
+	rt.loop.Go("deliver", rt.out.Run)
 	rt.failed = rt.d.Start(ctx)
 	return rt.failed
 }

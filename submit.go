@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/internal/dispatch"
+	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -41,6 +44,16 @@ type Spec struct {
 	Labels map[string]string
 	// Parent makes this a child task. Defaults to none.
 	Parent task.ID
+	// Session makes this a turn of a session, which first use creates. While a task of
+	// the session has not ended, Busy says what becomes of it, and the task returned is
+	// that one. Defaults to none.
+	Session task.SessionID
+	// Busy is the policy for a session whose task has not ended: enqueue, reject, steer,
+	// interrupt or rollback. Defaults to the session's, which is that of its first use.
+	Busy session.Policy
+	// Notify is the outbox target of the task's notices that no ancestor and no session
+	// takes, see Subscribe. Defaults to none.
+	Notify string
 	// Queue limits how many run at once, see SetQueue. Defaults to no queue.
 	Queue string
 	// ConcurrencyKey lets one task with the key run at a time. Defaults to none.
@@ -105,6 +118,7 @@ func (rt *Runtime) launch(ctx context.Context, s Spec) (dispatch.Launched, error
 		Owner: task.OwnerManager, OnLeaseLoss: ex.OnLeaseLoss, ReadsInput: ex.ReadsInput, Recoverable: ex.Recoverable,
 		Publication: s.publication, Queue: s.Queue, ConcurrencyKey: s.ConcurrencyKey, Priority: s.Priority,
 		MaxAttempts: s.MaxAttempts, Backoff: s.Backoff, Liveness: s.Liveness, Retention: s.Retention,
+		Session: s.Session, Notify: s.Notify,
 	}
 	if s.Delay > 0 {
 		rec.DueAt = now.Add(s.Delay)
@@ -113,10 +127,26 @@ func (rt *Runtime) launch(ctx context.Context, s Spec) (dispatch.Launched, error
 		rec.Deadline = now.Add(s.Timeout)
 	}
 	l := dispatch.Launch{Create: task.Create{Record: rec}, Observer: s.observer, Here: s.Here}
+	if s.Session != "" {
+		if s.Parent != "" {
+			return dispatch.Launched{}, fault.New(fault.Invalid, "submit: a turn of a session has no parent")
+		}
+		name := s.Invocation
+		if name == "" {
+			name = string(s.ID)
+		}
+		l.Turn = &apply.Turn{Policy: s.Busy, Message: mail.Input{
+			ID: "turn/" + name, Kind: "message", Media: s.Input.Media, Data: s.Input.Data, From: s.Principal,
+		}}
+	}
 	if s.Invocation != "" {
 		rec.Digest = digest(s)
 		l.Create.Record.Digest = rec.Digest
-		scope := strings.Join([]string{s.Tenant, s.Principal, string(s.Parent), s.Invocation}, "\x00")
+		under := string(s.Parent)
+		if s.Session != "" {
+			under = "session/" + string(s.Session)
+		}
+		scope := strings.Join([]string{s.Tenant, s.Principal, under, s.Invocation}, "\x00")
 		l.Invocation = &store.Invocation{Key: scope, Digest: rec.Digest, Expires: now.Add(max(keyLife, s.Retention))}
 	}
 	return rt.d.Launch(ctx, l)

@@ -68,6 +68,7 @@ const (
 	KindHandedOff       = "task.handed_off"
 	KindInput           = "task.input"
 	KindInputUnread     = "task.input_unread"
+	KindTurnWithdrawn   = "turn.withdrawn"
 	KindInputEdited     = "task.input_edited"
 	KindInputWithdrawn  = "task.input_withdrawn"
 	KindPanic           = "task.panic"

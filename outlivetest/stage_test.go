@@ -53,6 +53,7 @@ func executors(env *outlivetest.Env) {
 	command := env.Script("command.v1")
 	command.Recoverable = true
 	env.Hook(command)
+	env.Register(parents())
 }
 
 func newStage(t *testing.T) *stage {

@@ -99,7 +99,7 @@ func (c Create) apply(s *step) error {
 	r := Record{
 		ID: in.ID, Executor: in.Executor, Kind: in.Kind, Name: in.Name, Description: in.Description, Spec: in.Spec,
 		Invocation: in.Invocation, Digest: in.Digest, Parent: in.Parent, Root: cmp.Or(in.Root, in.ID), Depth: in.Depth, Bound: in.Bound,
-		Session: in.Session, RootSession: in.RootSession, CausedBy: in.CausedBy, RetryOf: in.RetryOf,
+		Session: in.Session, RootSession: in.RootSession, CausedBy: in.CausedBy, Notify: in.Notify, RetryOf: in.RetryOf,
 		Principal: in.Principal, Tenant: in.Tenant, Labels: in.Labels, Place: in.Place,
 
 		Owner: cmp.Or(in.Owner, OwnerManager), Generation: 1, OnLeaseLoss: cmp.Or(in.OnLeaseLoss, LoseFail),

@@ -122,6 +122,7 @@ type Record struct {
 	Session     SessionID         `json:"session,omitempty"`
 	RootSession SessionID         `json:"root_session,omitempty"`
 	CausedBy    string            `json:"caused_by,omitempty"`
+	Notify      string            `json:"notify,omitempty"` // outbox target of notices that nobody above takes
 	RetryOf     ID                `json:"retry_of,omitempty"`
 	Principal   string            `json:"principal,omitempty"`
 	Tenant      string            `json:"tenant,omitempty"`

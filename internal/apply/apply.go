@@ -160,6 +160,9 @@ func inherit(r *task.Record, parent task.Record) error {
 	if limit := (task.Limits{}).WithDefaults().Children; parent.Children >= limit {
 		return fault.Newf(fault.Invalid, "create task: its parent %s has %d children, the limit is %d", parent.ID, parent.Children, limit)
 	}
+	if r.Notify == "" {
+		r.Notify = parent.Notify
+	}
 	// Budgets only narrow.
 	if d := parent.Deadline; !d.IsZero() && (r.Deadline.IsZero() || r.Deadline.After(d)) {
 		r.Deadline = d
@@ -227,7 +230,10 @@ func follow(tx store.Tx, old, next *task.Record) error {
 	if old.State.Terminal() || !next.State.Terminal() {
 		return nil
 	}
-	return tellParent(tx, next)
+	if err := tellParent(tx, next); err != nil || next.Session == "" {
+		return err
+	}
+	return endTurn(tx, next)
 }
 
 // missing returns the keys that the effects need and a caller cannot know before

@@ -24,8 +24,9 @@ const (
 )
 
 // notify puts a notice about child into the mailbox of the nearest ancestor that
-// reads input and is not sealed. With none there is nobody to tell: the journal has
-// it. A notice never makes a transition fail.
+// reads input and is not sealed; with none it goes to the root session, and with none
+// of that to the outbox target that the task names. With nobody to tell the journal
+// has it. A notice never makes a transition fail.
 func notify(tx store.Tx, child task.Record, n task.Notify) error {
 	for at, hops := child.Parent, 0; at != "" && hops < maxHops; hops++ {
 		id := fmt.Sprintf("%s/%s/%d", child.ID, n.Kind, child.Version)
@@ -41,7 +42,7 @@ func notify(tx store.Tx, child task.Record, n task.Notify) error {
 			if _, seen := tx.Input(at, id); seen {
 				return nil
 			}
-			in, err := noticeOf(&child, n, id)
+			in, err := noticeOf(&child, n, id, 0)
 			if err != nil {
 				return err
 			}
@@ -50,16 +51,21 @@ func notify(tx store.Tx, child task.Record, n task.Notify) error {
 		}
 		at = p.Parent
 	}
-	return nil
+	if child.Session == "" && child.RootSession != "" {
+		if took, err := toSession(tx, child.RootSession, &child, n); took || err != nil {
+			return err
+		}
+	}
+	return toOutbox(tx, &child, n)
 }
 
 // noticeOf makes the input that tells of a child.
-func noticeOf(child *task.Record, n task.Notify, id string) (mail.Input, error) {
-	data, err := json.Marshal(Notice{Task: child.ID, Summary: n.Summary})
+func noticeOf(child *task.Record, n task.Notify, id string, suppressed int) (mail.Input, error) {
+	data, err := json.Marshal(Notice{Task: child.ID, Summary: task.CutText(n.Summary), Suppressed: suppressed})
 	if err != nil {
 		return mail.Input{}, fmt.Errorf("encode notice: %w", err)
 	}
-	return mail.Input{ID: id, Kind: "child." + n.Kind, Media: mediaJSON, Data: data, From: string(child.ID)}, nil
+	return mail.Input{ID: id, Kind: kindChild + n.Kind, Media: mediaJSON, Data: data, From: string(child.ID)}, nil
 }
 
 const mediaJSON = "application/json"
@@ -71,6 +77,8 @@ const maxHops = 16
 type Notice struct {
 	Task    task.ID `json:"task"`
 	Summary string  `json:"summary,omitempty"`
+	// Suppressed counts the notices before it that it stands for.
+	Suppressed int `json:"suppressed,omitempty"`
 }
 
 func deliver(tx store.Tx, p task.Record, in mail.Input) error {

@@ -242,6 +242,8 @@ type Launch struct {
 	Invocation *store.Invocation
 	// Observer, when set, is a claim bound to this worker's lease.
 	Observer string
+	// Turn, when set, is what the task is to its session: Create's record has that.
+	Turn *apply.Turn
 	// Here starts the task in this worker, in the same transaction, unless a limit
 	// forbids it.
 	Here bool
@@ -273,6 +275,8 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err er
 	}
 	if out.Started {
 		d.begin(out.Record)
+	} else if out.Existed {
+		d.Tell(out.Record.ID) // a message to it, perhaps
 	}
 	return out, nil
 }
@@ -313,12 +317,16 @@ func (d *Dispatcher) launchIn(tx store.Tx, l *Launch, lease task.Lease) (out Lau
 			return out, err
 		}
 	}
-	made, err := apply.Create(tx, l.Create)
+	made, began, err := createIn(tx, l)
 	if err != nil {
 		return out, err
 	}
 	id := made.Record.ID
 	out.Record = made.Record
+	if !began {
+		out.Existed = true
+		return out, nil
+	}
 	if l.Observer != "" {
 		tx.PutObserver(store.Observer{Task: id, ID: l.Observer, Kind: "claim", Lease: lease, CreatedAt: tx.Now()})
 	}
@@ -333,6 +341,24 @@ func (d *Dispatcher) launchIn(tx store.Tx, l *Launch, lease task.Lease) (out Lau
 		out.Record, out.Started = r, true
 	}
 	return out, err
+}
+
+// createIn creates the task, or gives it as a message to the session's task. A key
+// then names that one.
+func createIn(tx store.Tx, l *Launch) (out apply.Outcome, began bool, err error) {
+	if l.Turn == nil {
+		out, err = apply.Create(tx, l.Create)
+		return out, true, err
+	}
+	t := *l.Turn
+	t.Create = l.Create
+	out, began, err = apply.Begin(tx, t)
+	if err == nil && !began && l.Invocation != nil {
+		inv := *l.Invocation
+		inv.Task = out.Record.ID
+		tx.PutInvocation(inv)
+	}
+	return out, began, err
 }
 
 // readLaunch finds out what became of a creation of unknown outcome. Ids are not
