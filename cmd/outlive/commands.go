@@ -21,6 +21,7 @@ func (a *app) commandsOf() []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
+		a.answerCommand(), a.sendCommand(), a.sessionCommand(),
 		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.benchCommand(), a.sandboxdCommand(), a.versionCommand(),
 	}
 }
