@@ -59,6 +59,16 @@ func notify(tx store.Tx, child task.Record, n task.Notify) error {
 	return toOutbox(tx, &child, n)
 }
 
+// NoticeKeys are the keys that the next transition of a task needs to tell its parent
+// of it. They save the rounds of asking for them, of many tasks one by one.
+func NoticeKeys(r *task.Record, kind string) []store.Key {
+	if r.Parent == "" {
+		return nil
+	}
+	id := fmt.Sprintf("%s/%s/%d", r.ID, kind, r.Version+1)
+	return append(Keys(r.Parent), store.InputKey(r.Parent, id))
+}
+
 // noticeOf makes the input that tells of a child.
 func noticeOf(child *task.Record, n task.Notify, id string, suppressed int) (mail.Input, error) {
 	data, err := json.Marshal(Notice{Task: child.ID, Summary: task.CutText(n.Summary), Suppressed: suppressed})

@@ -16,7 +16,7 @@ import (
 )
 
 // maxRounds bounds how often one function may ask for more keys.
-const maxRounds = 64
+const maxRounds = 256
 
 var errRounds = fault.New(fault.Invalid, "store: update asked for more keys too often")
 

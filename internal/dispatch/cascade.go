@@ -44,6 +44,7 @@ func (d *Dispatcher) cascade(ctx context.Context, t store.Timer) error {
 		for _, id := range kids.follow {
 			keys = append(keys, apply.Keys(id)...)
 		}
+		keys = append(keys, kids.keys...)
 		var stop []task.ID
 		if err := d.st.Update(ctx, keys, func(tx store.Tx) error {
 			stop = stop[:0]
@@ -80,7 +81,10 @@ func (d *Dispatcher) cascade(ctx context.Context, t store.Timer) error {
 }
 
 // family is one batch of children: all of them, and those that follow their parent.
-type family struct{ all, follow []task.ID }
+type family struct {
+	all, follow []task.ID
+	keys        []store.Key // of the notices that their ends may send
+}
 
 // followers reads the next batch of children, which of their workers are proved dead,
 // and the reason they are given.
@@ -111,6 +115,7 @@ func (d *Dispatcher) followers(ctx context.Context, parent, after task.ID) (kids
 				continue
 			}
 			kids.follow = append(kids.follow, r.ID)
+			kids.keys = append(kids.keys, apply.NoticeKeys(r, task.NoticeCanceled)...)
 			if r.State == task.Running && !r.Lease.IsZero() {
 				if gone[r.ID], err = d.dead(v, r.Lease); err != nil {
 					return err

@@ -149,7 +149,7 @@ func (a *attempt) Hold(ctx context.Context, c work.Child) (task.Record, error) {
 
 // Drive implements work.Port. Its errors say nothing about the attempt itself.
 func (a *attempt) Drive(ctx context.Context, child task.ID, generation int64, t work.Turn) (task.Record, error) {
-	fence := task.Fence{Attempt: a.fence.Attempt, Lease: a.fence.Lease}
+	fence := task.Fence{Attempt: a.fence.Attempt, Lease: a.fence.Lease, Generation: generation}
 	var c task.Command
 	switch {
 	case t.Offer != nil:
