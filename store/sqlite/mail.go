@@ -32,11 +32,13 @@ func (d *driver) loadMail(k store.Key, rows *batch.Rows) (err error) {
 		rows.Outboxes[k.A] = batch.Outbox{Items: list[:min(len(list), store.MaxPage)], More: len(list) > store.MaxPage}
 	case store.KindHeld:
 		var n int64
-		n, err = d.c.int64(`SELECT count(*) FROM outlive_task WHERE parent = ? AND r_epoch = -1`, k.A)
+		n, err = d.c.int64(heldQuery, k.A)
 		rows.Held[task.ID(k.A)] = int(n)
 	}
 	return err
 }
+
+const heldQuery = `SELECT count(*) FROM outlive_task WHERE parent = ? AND r_epoch = -1`
 
 func (c *conn) ticket(id, ticket string) (t *mail.Ticket, err error) {
 	err = c.run(`SELECT body FROM outlive_ticket WHERE task = ? AND id = ?`, func(s *stmt) (err error) {

@@ -70,6 +70,15 @@ func TestPlans(t *testing.T) {
 	all(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10)
 	_, err = c.int64(`SELECT count(*) FROM outlive_task WHERE r_ckey = ?`, "k")
 	all(err)
+	_, err1 = v.Driven("", 0)
+	_, err2 = v.Outbox("x", 0)
+	_, err3 = v.Due(now, 0)
+	_, err4 = v.Invocations(now, 0)
+	_, err5 = v.Tickets("a", "", 0)
+	_, err6 = v.Sessions("", 0)
+	_, err7 = c.delivery("x", "m")
+	_, err8 = c.int64(heldQuery, "p")
+	all(err1, err2, err3, err4, err5, err6, err7, err8)
 
 	var texts []string
 	for text := range c.stmts {
@@ -77,7 +86,8 @@ func TestPlans(t *testing.T) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(text, "outlive_task") && !strings.Contains(text, "outlive_entry") && !strings.Contains(text, "outlive_input") &&
-			!strings.Contains(text, "outlive_observer WHERE") && !strings.Contains(text, "outlive_timer") {
+			!strings.Contains(text, "outlive_observer WHERE") && !strings.Contains(text, "outlive_timer") &&
+			!strings.Contains(text, "outlive_delivery") && !strings.Contains(text, "outlive_ticket") && !strings.Contains(text, "outlive_invocation WHERE expires") {
 			continue
 		}
 		err := c.run("EXPLAIN QUERY PLAN "+text, func(st *stmt) error {

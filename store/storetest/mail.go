@@ -82,6 +82,17 @@ func testHeldBy(t *testing.T, o *Options) {
 		return r
 	}
 	put(t, st, child("a", task.OwnerParent, task.Running), child("b", task.OwnerParent, task.Completed), child("c", task.OwnerManager, task.Running))
+	view(t, st, func(v store.View) error {
+		list, err := v.Driven("", 0)
+		if d := cmp.Diff([]task.ID{"a"}, ids(list)); err != nil || d != "" {
+			t.Errorf("Driven, %v (-want +got):\n%s", err, d)
+		}
+		list, err = v.Driven("a", 0)
+		if err != nil || len(list) != 0 {
+			t.Errorf("Driven after a = %v, %v", ids(list), err)
+		}
+		return nil
+	})
 	update(t, st, []store.Key{store.HeldKey("p"), store.HeldKey("q"), store.TaskKey("d"), store.TaskKey("a")}, func(tx store.Tx) error {
 		if n, none := tx.Held("p"), tx.Held("q"); n != 1 || none != 0 {
 			t.Errorf("Held = %d, %d, want 1, 0", n, none)
