@@ -46,10 +46,12 @@ func (e *Env) Problems() []string {
 //     has a part of an attempt that was replaced, a second publication, a second
 //     terminal entry, or one that disagrees with the record;
 //   - inputs that are not dense, or told twice;
+//   - an open ticket that its task does not wait for;
+//   - a session with two unfinished tasks, or that miscounts its inbox;
 //   - a queue or a concurrency key over its limit, a name used twice.
 func Audit(ctx context.Context, st store.Store) (problems []string, err error) {
 	err = st.View(ctx, func(v store.View) error {
-		a := &audit{v: v, queues: map[string]int{}, keys: map[string]int{}, names: map[string]task.ID{}}
+		a := &audit{v: v, queues: map[string]int{}, keys: map[string]int{}, names: map[string]task.ID{}, turns: map[task.SessionID]task.ID{}}
 		problems = nil
 		for before := task.ID(""); ; {
 			page, err := v.Tasks(store.Filter{Before: before, Limit: store.MaxPage})
@@ -69,6 +71,9 @@ func Audit(ctx context.Context, st store.Store) (problems []string, err error) {
 		if err := a.limits(); err != nil {
 			return err
 		}
+		if err := a.sessions(); err != nil {
+			return err
+		}
 		problems = a.out
 		return nil
 	})
@@ -82,6 +87,7 @@ type audit struct {
 	queues map[string]int
 	keys   map[string]int
 	names  map[string]task.ID
+	turns  map[task.SessionID]task.ID // the unfinished task of each session
 }
 
 func (a *audit) bad(r *task.Record, format string, args ...any) {
@@ -102,7 +108,7 @@ func (a *audit) task(r *task.Record) error {
 		}
 		a.names[r.Name] = r.ID
 	}
-	for _, check := range []func(*task.Record) error{a.holder, a.observers, a.journal, a.inputs} {
+	for _, check := range []func(*task.Record) error{a.holder, a.observers, a.journal, a.inputs, a.tickets, a.turn} {
 		if err := check(r); err != nil {
 			return err
 		}
