@@ -326,7 +326,12 @@ func resultOf(x shell.Exit) work.Result {
 	case shell.TimedOut:
 		r = work.Fail(CodeTimedOut, "the command was stopped at its time limit")
 	case shell.Canceled:
-		r = work.Stopped()
+		// With an intent in the store this becomes canceled. Without one, somebody
+		// stopped the supervisor itself, or the run was given up before it started.
+		r = work.Fail(codeStopped, "the command was stopped: "+x.Reason)
+		if !x.Started {
+			r = work.Fail(CodeStartFailed, "did not run: "+x.Reason)
+		}
 	case shell.OutputLimited:
 		r = work.Fail(CodeOutputLimit, "the command was stopped: it wrote too much")
 	case shell.StartFailed:

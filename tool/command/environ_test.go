@@ -67,6 +67,8 @@ func (port) Emit(context.Context, work.Part) error              { return nil }
 func TestNeverStarted(t *testing.T) {
 	t.Parallel()
 	ended := shell.Exit{Cause: shell.Exited, Code: new(int), Started: true}
+	forgone := shell.Exit{Cause: shell.Canceled, Canceled: true}
+	stopped := shell.Exit{Cause: shell.Canceled, Canceled: true, Started: true, Code: new(int)}
 	for _, tt := range []struct {
 		name    string
 		state   shell.State
@@ -79,6 +81,8 @@ func TestNeverStarted(t *testing.T) {
 		{"no trace of the run", shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonStateMissing}, nil, true, 0, true, command.CodeStartFailed},
 		{"locked, then dead", shell.State{Phase: shell.NeverStarted}, nil, true, 0, true, command.CodeStartFailed},
 		{"it has run", shell.State{Phase: shell.Finished, Exit: &ended}, nil, true, 1, false, ""},
+		{"it was given up", shell.State{Phase: shell.Finished, Exit: &forgone}, nil, true, 1, false, command.CodeStartFailed},
+		{"its supervisor was stopped", shell.State{Phase: shell.Finished, Exit: &stopped}, nil, true, 1, false, "stopped"},
 		{"anybody may start it", shell.State{Phase: shell.NeverStarted}, nil, false, 1, false, ""},
 		{"it was started, and its supervisor died", shell.State{Phase: shell.Live}, nil, false, 1, true, command.CodeStartFailed},
 		{"its supervisor dies at the last moment", shell.State{Phase: shell.Live}, shell.ErrEnvironmentGone, true, 1, true, command.CodeStartFailed},

@@ -33,6 +33,7 @@ const (
 	CodeLost        = "lost"
 	CodeStartFailed = "start_failed"
 	CodeOutputLimit = "output_limit"
+	codeStopped     = "stopped" // by nobody who asked the store
 )
 
 // Spec is a command to run as a task. Exactly one of Command and Argv is set.
