@@ -388,7 +388,8 @@ func (w *world) judgeStarter(r *run, rec *task.Record, bad func(string, ...any))
 		if r.mode != modeDetached {
 			_, out, errs := w.want(r.start)
 			w.begins(p.out.bytes(), out, "what the starter printed", bad)
-			w.begins(p.err.bytes(), errs, "what the starter printed on stderr", bad)
+			said, _, _ := bytes.Cut(p.err.bytes(), []byte("outlive: "))
+			w.begins(said, errs, "what the starter printed on stderr", bad)
 		}
 		return
 	}

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,10 +81,15 @@ func (s *scene) spawn(point string, env []string, args ...string) *proc {
 // the store locked goes on for a moment first.
 func (s *scene) endLease(ctx context.Context, p *proc) {
 	var err error
+	again := false
 	s.until(ctx, "the lease of "+p.String()+" is over", func() bool {
 		if err = s.w.endLease(ctx, p.pid()); !fault.Is(err, fault.Unavailable) {
+			if again && errors.Is(err, errNoWorker) {
+				err = nil // it was over the first time
+			}
 			return true
 		}
+		again = true
 		p.resume()
 		sleep(ctx, 20*time.Millisecond)
 		p.pause()

@@ -162,9 +162,14 @@ func (o options) rounds(ctx context.Context, out io.Writer) (*report, error) {
 		return nil, err
 	}
 	began := time.Now()
+	told := 0
 	begin := func(round string) {
 		if o.verbose {
-			fmt.Fprintf(out, "%.1f s: round %s, violations so far %d\n", time.Since(began).Seconds(), round, len(w.report.found()))
+			found := w.report.found()
+			for ; told < len(found); told++ {
+				fmt.Fprintf(out, "violation: round %s: %s\n", found[told].round, found[told].text)
+			}
+			fmt.Fprintf(out, "%.1f s: round %s, violations so far %d\n", time.Since(began).Seconds(), round, told)
 		}
 	}
 	for _, d := range directed() {

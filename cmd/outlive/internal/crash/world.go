@@ -121,6 +121,8 @@ func entries(v store.View, id task.ID) (all []journal.Entry, err error) {
 	}
 }
 
+var errNoWorker = errors.New("the process is no worker")
+
 // endLease lets the lease of the worker in process pid be over, as if its process had
 // slept for long: it is believed by nobody, and does not know.
 func (w *world) endLease(ctx context.Context, pid int) error {
@@ -154,7 +156,7 @@ func (w *world) endLease(ctx context.Context, pid int) error {
 		return nil
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("no worker in process %d", pid)
+		err = errNoWorker
 	}
 	return err
 }
