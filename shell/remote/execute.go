@@ -46,14 +46,23 @@ func (c *Client) Execute(ctx context.Context, r shell.Request) (*shell.Response,
 	}
 	resp := &shell.Response{}
 	if ctx.Err() != nil {
-		if exit, err := e.end(ctx); err == nil {
-			free, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-			defer cancel()
-			resp, _ = e.collect(free, exit) // as much of it as there is
-			e.release(ctx)
-		}
+		resp = e.partial(ctx)
 	}
 	return resp, e.failed(ctx, err, resp)
+}
+
+// partial stops the command after the caller has gone and returns as much of its
+// output as there is.
+func (e *execution) partial(ctx context.Context) *shell.Response {
+	exit, err := e.end(ctx)
+	if err != nil {
+		return &shell.Response{}
+	}
+	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	resp, _ := e.collect(free, exit)
+	e.release(ctx)
+	return resp
 }
 
 // failed is the error of an execution that was started and did not get to its exit.
@@ -141,7 +150,13 @@ func (c *Client) begin(ctx context.Context, r shell.Request) (*execution, error)
 	err := c.start(ctx, e.id, e.fence(), r, true)
 	var x *shell.ExecError
 	if errors.As(err, &x) && x.Started != shell.No {
-		_, _ = e.end(ctx)
+		// It may run: the caller went before the answer came.
+		c := *x
+		c.Partial = e.partial(ctx)
+		if c.Partial.Exit.Started {
+			c.Started = shell.Yes
+		}
+		return nil, &c
 	}
 	if err != nil {
 		return nil, err
