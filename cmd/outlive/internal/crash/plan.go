@@ -52,9 +52,10 @@ type script struct {
 	clean  bool // its environment is the small one: whoever finds it may start it
 }
 
-// step is one thing a command does; either it pauses or it writes a piece.
+// step is one thing a command does: it pauses, waits for a file, or writes a piece.
 type step struct {
 	pause  time.Duration
+	gate   string
 	piece  int
 	stderr bool
 }
@@ -192,6 +193,8 @@ func (w *world) text(s *start) string {
 		switch {
 		case t.pause > 0:
 			fmt.Fprintf(&b, "sleep %.3f; ", t.pause.Seconds())
+		case t.gate != "":
+			fmt.Fprintf(&b, "until [ -e %s ]; do sleep 0.02; done; ", t.gate)
 		case t.stderr:
 			fmt.Fprintf(&b, "cat %s >&2; ", w.piece(t.piece))
 		default:
@@ -212,7 +215,7 @@ func (w *world) want(s *start) (all, out, err []byte) {
 	line := []byte(w.token(s) + "\n")
 	all, out = append(all, line...), append(out, line...)
 	for _, t := range s.script.steps {
-		if t.pause > 0 {
+		if t.pause > 0 || t.gate != "" {
 			continue
 		}
 		b := w.pieces[t.piece]
