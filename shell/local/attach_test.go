@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/spool"
 )
 
 func attach(t *testing.T, r *Recoverable, id shell.RunID, from int64) shell.Attachment {
@@ -64,7 +66,7 @@ func TestAttachedReaderLosesNothing(t *testing.T) {
 	id := start(t, r, req)
 	a := attach(t, r, id, 0)
 	// While nobody reads, the command is held back.
-	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
+	eventually(t, "the window is full", func() bool { return spool.End(r.dir(id)) >= spool.Window })
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	peak := int64(0)
@@ -72,7 +74,7 @@ func TestAttachedReaderLosesNothing(t *testing.T) {
 		if n%(64<<20) < 1<<20 {
 			<-tick.C // a slow reader, now and then
 		}
-		peak = max(peak, diskUse(r.dir(id)))
+		peak = max(peak, files.Use(r.dir(id)))
 	})
 	if n != size+4 || omitted {
 		t.Errorf("read %d bytes, omitted %v, want %d, nothing omitted", n, omitted, size+4)
@@ -92,7 +94,7 @@ func TestStopWhileHeldBack(t *testing.T) {
 	req.Attached = true
 	id := start(t, r, req)
 	a := attach(t, r, id, 0)
-	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
+	eventually(t, "the window is full", func() bool { return spool.End(r.dir(id)) >= spool.Window })
 	if err := r.Stop(t.Context(), id, fence1, shell.StopRequest{}); err != nil {
 		t.Fatalf("Stop = %v", err)
 	}

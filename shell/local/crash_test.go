@@ -18,6 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
+	"github.com/outlive-dev/outlive/shell/local/internal/spool"
 )
 
 // inProcess runs the helper in a process of its own and returns its error.
@@ -41,13 +45,13 @@ func TestLateStarter(t *testing.T) {
 	dir := t.TempDir()
 	const text = "echo x >> marker"
 	c := exec.Command(supervisorExe, "start", r.Dir(), string(id), dir, text)
-	c.Env = append(os.Environ(), FailpointEnv+"="+fpBeforeLock+":stop")
+	c.Env = append(os.Environ(), FailpointEnv+"="+failpoint.BeforeLock+":stop")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the late starter has stopped", func() bool {
-		p, ok := readProc(c.Process.Pid)
-		return ok && p.state == 'T'
+		p, ok := proc.Read(c.Process.Pid)
+		return ok && p.State == 'T'
 	})
 	if err := r.Start(t.Context(), id, fence1, shell.Request{Command: text, Dir: dir}); err != nil {
 		t.Fatalf("Start = %v", err)
@@ -73,7 +77,7 @@ func TestNothingRunsBeforeItIsRecorded(t *testing.T) {
 	r := open(t)
 	id := newID(t)
 	dir := t.TempDir()
-	if err := inProcess(t, []string{FailpointEnv + "=" + fpStartedTmp + ":stop"}, "start", r, id, dir, "echo x >> marker"); err != nil {
+	if err := inProcess(t, []string{failpoint.Env + "=" + failpoint.StartedTmp + ":stop"}, "start", r, id, dir, "echo x >> marker"); err != nil {
 		t.Fatal(err)
 	}
 	shim := stoppedMember(t, id)
@@ -86,7 +90,7 @@ func TestNothingRunsBeforeItIsRecorded(t *testing.T) {
 		return err == nil && st.Phase == shell.NeverStarted
 	})
 	noneLeft(t, id)
-	if exists(filepath.Join(dir, "marker")) {
+	if files.Exists(filepath.Join(dir, "marker")) {
 		t.Error("the command was executed")
 	}
 }
@@ -124,13 +128,13 @@ func TestStopAfterSupervisorDied(t *testing.T) {
 // TestT04_StopBeforeTheGate stops a run whose supervisor has not opened the gate.
 func TestT04_StopBeforeTheGate(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{fpEntry, fpStage2Spawned, fpStartedDurable} {
+	for _, point := range []string{failpoint.Entry, failpoint.Stage2Spawned, failpoint.StartedDurable} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			r := open(t)
 			id := newID(t)
 			dir := t.TempDir()
-			if err := inProcess(t, []string{FailpointEnv + "=" + point + ":stop"}, "start", r, id, dir, "touch marker"); err != nil {
+			if err := inProcess(t, []string{failpoint.Env + "=" + point + ":stop"}, "start", r, id, dir, "touch marker"); err != nil {
 				t.Fatal(err)
 			}
 			shim := stoppedMember(t, id)
@@ -146,7 +150,7 @@ func TestT04_StopBeforeTheGate(t *testing.T) {
 			}
 			wg.Wait()
 			e := waitFor(t, r, id)
-			if e.Cause != shell.Canceled || e.Started || e.Reason != "early" || exists(filepath.Join(dir, "marker")) {
+			if e.Cause != shell.Canceled || e.Started || e.Reason != "early" || files.Exists(filepath.Join(dir, "marker")) {
 				t.Errorf("exit = %+v, want canceled, never started", e)
 			}
 			noneLeft(t, id)
@@ -158,9 +162,9 @@ func TestT04_StopBeforeTheGate(t *testing.T) {
 func stoppedMember(t *testing.T, id shell.RunID) (pid int) {
 	t.Helper()
 	eventually(t, "a process has stopped", func() bool {
-		for _, p := range (tree{run: string(id), byCookie: true}).members() {
-			if p.state == 'T' {
-				pid = p.pid
+		for _, p := range (proc.Tree{Run: string(id), ByCookie: true}).Members() {
+			if p.State == 'T' {
+				pid = p.Pid
 			}
 		}
 		return pid != 0
@@ -180,23 +184,23 @@ func TestB44_RecycledPid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, ok := readProc(st.Pid)
+	p, ok := proc.Read(st.Pid)
 	if !ok {
 		t.Fatalf("no process %d", st.Pid)
 	}
-	other := tree{run: string(id), byCookie: true}
-	if fd, _ := other.handle(p); fd < 0 {
+	other := proc.Tree{Run: string(id), ByCookie: true}
+	if fd, _ := other.Handle(p); fd < 0 {
 		t.Error("the process itself is refused")
 	} else {
 		unix.Close(fd)
 	}
 	stale := p
-	stale.start--
-	if fd, _ := other.handle(stale); fd >= 0 {
+	stale.Start--
+	if fd, _ := other.Handle(stale); fd >= 0 {
 		t.Error("a process with another start time is taken for it")
 	}
-	other.run = "another-r1"
-	if fd, _ := other.handle(p); fd >= 0 {
+	other.Run = "another-r1"
+	if fd, _ := other.Handle(p); fd >= 0 {
 		t.Error("a process with another run's cookie is taken")
 	}
 	if err := os.WriteFile(filepath.Join(req.Dir, "go"), nil, 0o600); err != nil {
@@ -209,11 +213,11 @@ func TestB44_RecycledPid(t *testing.T) {
 
 func TestEnvironmentGone(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{fpEntry, fpStartedTmp} {
+	for _, point := range []string{failpoint.Entry, failpoint.StartedTmp} {
 		r := open(t)
 		id := newID(t)
 		dir := t.TempDir()
-		err := inProcess(t, []string{FailpointEnv + "=" + point}, "start-environ", r, id, dir, "echo $SECRET")
+		err := inProcess(t, []string{failpoint.Env + "=" + point}, "start-environ", r, id, dir, "echo $SECRET")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,8 +298,8 @@ func TestB74_StarterDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is held back by a reader that does not acknowledge, until that dies.
-	eventually(t, "the window is full", func() bool { return spoolEnd(r.dir(id)) >= window })
-	if exists(filepath.Join(dir, "done")) {
+	eventually(t, "the window is full", func() bool { return spool.End(r.dir(id)) >= spool.Window })
+	if files.Exists(filepath.Join(dir, "done")) {
 		t.Error("the command was not held back")
 	}
 	if err := unix.Kill(-c.Process.Pid, unix.SIGKILL); err != nil {

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/spool"
 )
 
 // The control socket carries packets: one byte that says what it is, and a number or
@@ -58,7 +60,7 @@ func numberOf(p []byte) int64 {
 // Concurrency: readers is under mu; every connection has a goroutine, and one more
 // writes standard input. They end with the process.
 type ctl struct {
-	spool *spool
+	spool *spool.Spool
 	poke  func()
 	input *input
 
@@ -69,7 +71,7 @@ type ctl struct {
 // reader is one attached connection.
 type reader struct {
 	f    *os.File
-	hold *hold
+	hold *spool.Hold
 
 	mu   sync.Mutex
 	told bool // an msgOutput was sent since the last msgSeen
@@ -77,15 +79,13 @@ type reader struct {
 
 // openCtl listens in the run's directory and takes over the starter's hold, if there
 // is one. Without a socket the run works all the same.
-func openCtl(dir string, sp *spool, stdin *os.File, poke func()) *ctl {
+func openCtl(dir string, sp *spool.Spool, stdin *os.File, poke func()) *ctl {
 	c := &ctl{spool: sp, poke: poke, readers: map[*reader]struct{}{}}
 	if stdin != nil {
 		c.input = &input{w: stdin, more: make(chan struct{}, 1)}
 		spawnLoop(c.input.loop)
 	}
-	sp.mu.Lock()
-	sp.onWrite = c.announce
-	sp.mu.Unlock()
+	sp.OnWrite(c.announce)
 	var st unix.Stat_t
 	if unix.Fstat(shimHold, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		_ = unix.SetNonblock(shimHold, true)
@@ -196,7 +196,7 @@ func (c *ctl) greet(f *os.File) {
 }
 
 func (c *ctl) attach(f *os.File, from int64) *reader {
-	r := &reader{f: f, hold: c.spool.addHold(from)}
+	r := &reader{f: f, hold: c.spool.AddHold(from)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readers[r] = struct{}{}
@@ -211,7 +211,7 @@ func (c *ctl) serve(r *reader) {
 		delete(c.readers, r)
 		c.mu.Unlock()
 		r.f.Close()
-		if left := c.spool.drop(r.hold); left == 0 && c.input != nil {
+		if left := c.spool.Drop(r.hold); left == 0 && c.input != nil {
 			c.input.close()
 		}
 	}()
@@ -226,10 +226,10 @@ func (c *ctl) serve(r *reader) {
 		}
 		switch buf[0] {
 		case msgAck:
-			c.spool.ack(r.hold, numberOf(buf[:n]))
+			c.spool.Ack(r.hold, numberOf(buf[:n]))
 		case msgSeen:
 			off := numberOf(buf[:n])
-			total := c.spool.ack(r.hold, 0)
+			total := c.spool.Ack(r.hold, 0)
 			r.mu.Lock()
 			r.told = false
 			r.mu.Unlock()
@@ -379,7 +379,7 @@ func (s *shim) readStop() {
 		return
 	}
 	var in stopIntent
-	if readRecord(path, &in) != nil {
+	if files.Read(path, &in) != nil {
 		return
 	}
 	if in.Cause == "" {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
 )
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -63,7 +64,7 @@ func environment(id shell.RunID, r shell.Request) []string {
 	hasPath := false
 	for _, kv := range base {
 		name, _, _ := strings.Cut(kv, "=")
-		if _, replaced := set[name]; replaced || name == FailpointEnv {
+		if _, replaced := set[name]; replaced || name == failpoint.Env {
 			continue
 		}
 		hasPath = hasPath || name == "PATH"

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 // stopOrder is a request to end the command.
@@ -33,9 +35,9 @@ type end struct {
 
 // sink takes the output of a command.
 type sink interface {
-	write(st shell.Stream, p []byte) (total int64)
-	waitRoom(blocked func(bool))
-	ignoreHolds()
+	Write(st shell.Stream, p []byte) (total int64)
+	WaitRoom(blocked func(bool))
+	IgnoreHolds()
 }
 
 // endingTime is how long a process may take from closing its output to its end.
@@ -51,7 +53,7 @@ type job struct {
 	keep                            bool  // leftovers
 	limit                           int64 // bytes of output, 0: none
 	pid                             int   // leader of its own process group
-	tree                            tree
+	tree                            proc.Tree
 	pipes                           []pipe
 	out                             sink
 	// childEvent says that reap may have something to report.
@@ -125,11 +127,11 @@ func (j *job) run() outcome {
 		j.exited()
 	}
 	if o.cause != "" {
-		j.out.ignoreHolds()
-		for time.Now().Before(j.killAt) && len(j.tree.members()) > 0 {
+		j.out.IgnoreHolds()
+		for time.Now().Before(j.killAt) && len(j.tree.Members()) > 0 {
 			j.pause()
 		}
-		_, _ = j.tree.kill(j.pause)
+		_, _ = j.tree.Kill(j.pause)
 	} else {
 		o.cause = shell.Exited
 		j.untilDrained(&o)
@@ -163,7 +165,7 @@ func (j *job) untilExit() (o outcome) {
 		kill = time.After(time.Until(at))
 		if first && s.grace > 0 {
 			j.signalGroup(unix.SIGTERM)
-			j.tree.signalAll(unix.SIGTERM)
+			j.tree.SignalAll(unix.SIGTERM)
 			j.signalGroup(unix.SIGCONT)
 		}
 	}
@@ -193,7 +195,7 @@ func (j *job) untilExit() (o outcome) {
 			stop(stopOrder{cause: shell.TimedOut})
 		case <-kill:
 			j.signalGroup(unix.SIGKILL)
-			j.tree.signalAll(unix.SIGKILL)
+			j.tree.SignalAll(unix.SIGKILL)
 			kill = time.After(20 * time.Millisecond) // until the leader is reaped
 		}
 	}
@@ -231,11 +233,11 @@ func (j *job) untilDrained(o *outcome) {
 			if s.grace != 0 {
 				grace = min(grace, s.grace)
 			}
-			j.out.ignoreHolds()
+			j.out.IgnoreHolds()
 		}
 	}
 	if j.keep {
-		o.kept = len(j.tree.members())
+		o.kept = len(j.tree.Members())
 		return
 	}
 	o.stopped = j.stopLeftovers(grace)
@@ -243,25 +245,25 @@ func (j *job) untilDrained(o *outcome) {
 
 // stopLeftovers ends what the command left behind and returns how many there were.
 func (j *job) stopLeftovers(grace time.Duration) int {
-	seen := map[proc]bool{}
-	note := func(ps []proc) {
+	seen := map[proc.Proc]bool{}
+	note := func(ps []proc.Proc) {
 		for _, p := range ps {
-			seen[proc{pid: p.pid, start: p.start}] = true
+			seen[proc.Proc{Pid: p.Pid, Start: p.Start}] = true
 		}
 	}
 	// What is just ending, as the end of a pipeline often is, was not left behind.
-	for deadline := time.Now().Add(endingTime); len(j.tree.members()) > 0; j.pause() {
+	for deadline := time.Now().Add(endingTime); len(j.tree.Members()) > 0; j.pause() {
 		if time.Now().After(deadline) {
 			break
 		}
 	}
-	if len(j.tree.members()) == 0 {
+	if len(j.tree.Members()) == 0 {
 		return 0
 	}
 	if grace > 0 {
-		note(j.tree.signalAll(unix.SIGTERM))
+		note(j.tree.SignalAll(unix.SIGTERM))
 		for deadline := time.Now().Add(grace); time.Now().Before(deadline); {
-			ps := j.tree.members()
+			ps := j.tree.Members()
 			if len(ps) == 0 {
 				return len(seen)
 			}
@@ -269,8 +271,8 @@ func (j *job) stopLeftovers(grace time.Duration) int {
 			j.pause()
 		}
 	}
-	note(j.tree.members())
-	_, _ = j.tree.kill(j.pause)
+	note(j.tree.Members())
+	_, _ = j.tree.Kill(j.pause)
 	return len(seen)
 }
 
@@ -293,7 +295,7 @@ func (j *job) closePipes(o *outcome) {
 	for _, p := range j.pipes {
 		_ = p.f.SetReadDeadline(time.Now())
 	}
-	j.out.ignoreHolds()
+	j.out.IgnoreHolds()
 	j.wg.Wait()
 	o.incomplete = j.openPipes() > 0
 	for _, p := range j.pipes {
@@ -315,6 +317,14 @@ func (j *job) overLimit() bool {
 	return j.over
 }
 
+// outputLimit returns after how many bytes a command is stopped, 0: never.
+func outputLimit(o shell.Output) int64 {
+	if o.OnLimit == shell.StopAtLimit {
+		return o.Limit
+	}
+	return 0
+}
+
 func (j *job) poke() {
 	select {
 	case j.events <- struct{}{}:
@@ -325,7 +335,7 @@ func (j *job) poke() {
 // copy moves output from a pipe to the sink until the pipe ends or its deadline
 // passes; then it takes what is still in it without waiting.
 func (j *job) copy(p pipe) {
-	buf := make([]byte, copySize)
+	buf := make([]byte, 64<<10)
 	blocked := func(b bool) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -337,7 +347,7 @@ func (j *job) copy(p pipe) {
 		}
 	}
 	for {
-		j.out.waitRoom(blocked)
+		j.out.WaitRoom(blocked)
 		n, err := p.f.Read(buf)
 		if n > 0 {
 			j.took(p, buf[:n])
@@ -373,7 +383,7 @@ func (j *job) copy(p pipe) {
 }
 
 func (j *job) took(p pipe, b []byte) {
-	total := j.out.write(p.stream, b)
+	total := j.out.Write(p.stream, b)
 	j.mu.Lock()
 	j.lastData = time.Now()
 	if j.limit > 0 && total > j.limit {
@@ -396,7 +406,7 @@ func (j *job) closed() {
 // exitOf turns an outcome into an exit without output counts.
 func exitOf(o outcome, startedAt time.Time) shell.Exit {
 	e := shell.Exit{
-		Cause: o.cause, Reason: cut(o.reason), Started: true, Incomplete: o.incomplete,
+		Cause: o.cause, Reason: files.Cut(o.reason), Started: true, Incomplete: o.incomplete,
 		TimedOut: o.cause == shell.TimedOut, Canceled: o.cause == shell.Canceled,
 		LeftoversStopped: o.stopped, LeftoversKept: o.kept,
 		StartedAt: startedAt, EndedAt: o.end.at,

@@ -18,6 +18,8 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 // Version of the files of a run: the major must match, the minor may grow.
@@ -34,9 +36,6 @@ const (
 	nameOwner   = "owner"
 	nameStarted = "started"
 	nameStop    = "stop"
-	nameOut     = "out"
-	nameIndex   = "out.idx"
-	nameGap     = "out.gap"
 	nameCtl     = "ctl"
 	nameLog     = "shim.log"
 	nameExit    = "exit"
@@ -71,9 +70,9 @@ type spec struct {
 
 // started is the record that the command may have been executed.
 type started struct {
-	Ident     ident     `json:"ident"`
-	Shim      ident     `json:"shim"`
-	StartedAt time.Time `json:"started_at"`
+	Ident     proc.Ident `json:"ident"`
+	Shim      proc.Ident `json:"shim"`
+	StartedAt time.Time  `json:"started_at"`
 }
 
 // owner is the record of the highest fence seen.
@@ -226,14 +225,14 @@ func withDirLock(dir string, fn func() error) error {
 // stored. The caller holds the directory lock.
 func raiseFence(dir string, f shell.Fence) error {
 	var o owner
-	err := readRecord(filepath.Join(dir, nameOwner), &o)
+	err := files.Read(filepath.Join(dir, nameOwner), &o)
 	switch {
 	case err == nil && f.Less(o.Fence):
 		return shell.ErrFenced
 	case err == nil && o.Fence == f:
 		return nil
-	case err != nil && !isNotExist(err) && !errors.Is(err, errCorrupt):
+	case err != nil && !files.NotThere(err) && !errors.Is(err, files.ErrCorrupt):
 		return err
 	}
-	return writeRecord(dir, nameOwner, owner{Fence: f}, durability{})
+	return files.Write(dir, nameOwner, owner{Fence: f}, files.Durability{})
 }

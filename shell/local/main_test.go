@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 func TestMain(m *testing.M) {
@@ -164,7 +166,7 @@ func noneLeft(t *testing.T, id shell.RunID) {
 	t.Helper()
 	empty := 0 // in the middle of an exec a process has no environment for a moment
 	eventually(t, fmt.Sprintf("no process of run %s left", id), func() bool {
-		if len(tree{run: string(id), byCookie: true}.members()) > 0 {
+		if len(proc.Tree{Run: string(id), ByCookie: true}.Members()) > 0 {
 			empty = -1
 		}
 		empty++
@@ -184,11 +186,11 @@ func shimPid(t *testing.T, r *Recoverable, id shell.RunID) int {
 	t.Helper()
 	var s started
 	eventually(t, "started record", func() bool {
-		return readRecord(filepath.Join(r.dir(id), nameStarted), &s) == nil
+		return files.Read(filepath.Join(r.dir(id), nameStarted), &s) == nil
 	})
 	return s.Shim.Pid
 }
 
 func fileExists(path string) func() bool {
-	return func() bool { return exists(path) }
+	return func() bool { return files.Exists(path) }
 }

@@ -29,7 +29,7 @@ func newMemory(o shell.Output) *memory {
 	return &memory{headMax: o.SpoolHead, tailMax: o.SpoolTail, notify: make(chan struct{})}
 }
 
-func (m *memory) write(st shell.Stream, p []byte) int64 {
+func (m *memory) Write(st shell.Stream, p []byte) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.per[st] += int64(len(p))
@@ -65,9 +65,9 @@ func (m *memory) trimLocked() {
 	m.frames = append(m.frames[:first], m.frames[i:]...)
 }
 
-func (*memory) waitRoom(func(bool)) {}
+func (*memory) WaitRoom(func(bool)) {}
 
-func (*memory) ignoreHolds() {}
+func (*memory) IgnoreHolds() {}
 
 // more returns a channel that is closed at the next write.
 func (m *memory) more() <-chan struct{} {

@@ -21,6 +21,8 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 // TestNestedRunIsSpared starts a run inside a run and ends the outer one in every way.
@@ -40,7 +42,7 @@ func TestNestedRunIsSpared(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "both run", func() bool {
-				return exists(filepath.Join(dir, "inner")) && exists(filepath.Join(dir, "outer"))
+				return files.Exists(filepath.Join(dir, "inner")) && files.Exists(filepath.Join(dir, "outer"))
 			})
 			switch how {
 			case "stop":
@@ -155,7 +157,7 @@ func TestGC(t *testing.T) {
 	live := start(t, r, liveReq)
 	shimPid(t, r, live)
 	verdicts[live] = Stray
-	gone := func(id shell.RunID) bool { return !exists(r.dir(id)) }
+	gone := func(id shell.RunID) bool { return !files.Exists(r.dir(id)) }
 	collect := func(budget int64) GCReport {
 		t.Helper()
 		rep, err := r.GC(t.Context(), func(id shell.RunID) Verdict { return verdicts[id] }, budget)
@@ -172,12 +174,12 @@ func TestGC(t *testing.T) {
 	if rep = collect(0); rep.Removed != 1 || !gone(stray) || gone(needed) || gone(live) {
 		t.Errorf("GC a day later = %+v", rep)
 	}
-	if !exists(r.tomb(stray)) || !exists(r.tomb(taken)) {
+	if !files.Exists(r.tomb(stray)) || !files.Exists(r.tomb(taken)) {
 		t.Error("no tombstone")
 	}
 	now = now.Add(10 * 24 * time.Hour)
 	verdicts[taken] = Needed // its task may still try to start it
-	if rep = collect(1); rep.Tombstones != 1 || gone(needed) || gone(live) || !exists(r.tomb(taken)) {
+	if rep = collect(1); rep.Tombstones != 1 || gone(needed) || gone(live) || !files.Exists(r.tomb(taken)) {
 		t.Errorf("GC later = %+v", rep)
 	}
 	if err := os.WriteFile(filepath.Join(liveReq.Dir, "go"), nil, 0o600); err != nil {
@@ -233,11 +235,11 @@ func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 // TestB45_AnotherPlace has records of another boot, and of another pid namespace.
 func TestB45_AnotherPlace(t *testing.T) {
 	t.Parallel()
-	here := identify(os.Getpid())
+	here := proc.Identify(os.Getpid())
 	rebooted, container := here, here
 	rebooted.BootID = "another"
 	container.PidNS++
-	for want, id := range map[string]ident{
+	for want, id := range map[string]proc.Ident{
 		shell.ReasonRebooted: rebooted, shell.ReasonContainerRestarted: container, shell.ReasonSupervisorDied: here,
 	} {
 		if got := lostReason(started{Ident: id}, nil); got != want {
@@ -261,8 +263,8 @@ func TestB50_NoZombies(t *testing.T) {
 			t.Error(err)
 		}
 		return !slices.ContainsFunc(pids, func(pid int) bool {
-			p, ok := readProc(pid)
-			return ok && p.ppid == os.Getpid()
+			p, ok := proc.Read(pid)
+			return ok && p.Ppid == os.Getpid()
 		})
 	})
 }

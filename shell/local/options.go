@@ -7,7 +7,13 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
 )
+
+// FailpointEnv names, separated by commas, the points at which a process kills itself,
+// or with ":stop" behind the name stops itself until it is continued: the crash tests'
+// lever.
+const FailpointEnv = failpoint.Env
 
 // Options of a backend. A nil *Options means the defaults.
 type Options struct {

@@ -16,9 +16,6 @@ import (
 
 var errLinuxOnly = fault.New(fault.Unsupported, "local commands: this operating system is not supported")
 
-// FailpointEnv names the points at which a process kills itself, for crash tests.
-const FailpointEnv = "OUTLIVE_FAILPOINT"
-
 // Failpoints returns the names of all failpoints: none here.
 func Failpoints() []string { return nil }
 

@@ -21,6 +21,8 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 // Shell runs commands in the calling process, which owns clock, output and stop: when
@@ -150,7 +152,7 @@ func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error)
 		os.RemoveAll(tmp)
 		var f *startFailure
 		if errors.As(err, &f) {
-			p.exit = shell.Exit{Cause: shell.StartFailed, Code: &f.code, Reason: cut(f.text), StartedAt: startedAt, EndedAt: time.Now()}
+			p.exit = shell.Exit{Cause: shell.StartFailed, Code: &f.code, Reason: files.Cut(f.text), StartedAt: startedAt, EndedAt: time.Now()}
 			close(p.done)
 			return p, nil
 		}
@@ -231,12 +233,9 @@ func (p *plainRun) spawn(tmp string, id shell.RunID, req shell.Request) (*job, t
 	child := make(chan struct{}, 1)
 	j := &job{
 		timeout: req.Timeout, grace: req.Grace, drain: req.Drain, drainCap: req.DrainCap,
-		keep: req.Leftovers == shell.KeepLeftovers, pid: pid,
-		tree:  tree{run: string(id), root: pid, byCookie: true, withRoot: true},
+		keep: req.Leftovers == shell.KeepLeftovers, limit: outputLimit(req.Output), pid: pid,
+		tree:  proc.Tree{Run: string(id), Root: pid, ByCookie: true, WithRoot: true},
 		pipes: pipes, out: p.out, childEvent: child, reap: reaper(pid),
-	}
-	if req.Output.OnLimit == shell.StopAtLimit {
-		j.limit = req.Output.Limit
 	}
 	j.wg.Go(func() { awaitChild(pid, child) })
 	return j, startedAt, nil

@@ -17,24 +17,27 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
+	"github.com/outlive-dev/outlive/shell/local/internal/spool"
 )
 
-// readExit returns the exit record: fs.ErrNotExist when there is none, errCorrupt when
+// readExit returns the exit record: fs.ErrNotExist when there is none, files.ErrCorrupt when
 // it cannot be trusted. A whole record whose supervisor died before it could rename it
 // counts.
 func readExit(dir string) (e shell.Exit, err error) {
-	err = readRecord(filepath.Join(dir, nameExit), &e)
-	if isNotExist(err) {
-		switch terr := readRecord(filepath.Join(dir, "."+nameExit), &e); {
+	err = files.Read(filepath.Join(dir, nameExit), &e)
+	if files.NotThere(err) {
+		switch terr := files.Read(filepath.Join(dir, "."+nameExit), &e); {
 		case terr == nil && e.Cause != "":
 			return e, nil
-		case terr != nil && !isNotExist(terr) && !errors.Is(terr, errCorrupt):
+		case terr != nil && !files.NotThere(terr) && !errors.Is(terr, files.ErrCorrupt):
 			return e, terr
 		}
 		return shell.Exit{}, err
 	}
 	if err == nil && e.Cause == "" {
-		err = errCorrupt
+		err = files.ErrCorrupt
 	}
 	return e, err
 }
@@ -67,7 +70,7 @@ func (r *Recoverable) probe(id shell.RunID) (st shell.State, settle bool, err er
 	dir := r.dir(id)
 	lock, busy, err := lockFile(dir, unix.LOCK_SH, os.O_RDONLY)
 	switch {
-	case isNotExist(err):
+	case files.NotThere(err):
 		return r.unlocked(id), false, nil
 	case err != nil:
 		return st, false, err
@@ -75,11 +78,11 @@ func (r *Recoverable) probe(id shell.RunID) (st shell.State, settle bool, err er
 		defer lock.Close()
 	}
 	var sp spec
-	if readRecord(filepath.Join(dir, nameSpec), &sp) == nil {
+	if files.Read(filepath.Join(dir, nameSpec), &sp) == nil {
 		st.Digest = sp.Digest
 	}
 	var begun started
-	begunErr := readRecord(filepath.Join(dir, nameStarted), &begun)
+	begunErr := files.Read(filepath.Join(dir, nameStarted), &begun)
 	if begunErr == nil {
 		st.Started, st.StartedAt = true, begun.StartedAt
 	}
@@ -88,22 +91,22 @@ func (r *Recoverable) probe(id shell.RunID) (st shell.State, settle bool, err er
 	case err == nil:
 		return finished(st, e), false, nil
 	case busy:
-		st.Phase, st.Pid, st.Bytes = shell.Live, begun.Ident.Pid, spoolEnd(dir)
+		st.Phase, st.Pid, st.Bytes = shell.Live, begun.Ident.Pid, spool.End(dir)
 		return st, false, nil
-	case errors.Is(err, errCorrupt):
+	case errors.Is(err, files.ErrCorrupt):
 		st.Started = true
-		e = shell.Exit{Cause: shell.Lost, Reason: shell.ReasonCorrupt, Started: true, TotalBytes: spoolEnd(dir)}
+		e = shell.Exit{Cause: shell.Lost, Reason: shell.ReasonCorrupt, Started: true, TotalBytes: spool.End(dir)}
 		return finished(st, e), false, nil
-	case !isNotExist(err):
+	case !files.NotThere(err):
 		return st, false, err
-	case begunErr != nil && !isNotExist(begunErr) && !errors.Is(begunErr, errCorrupt):
+	case begunErr != nil && !files.NotThere(begunErr) && !errors.Is(begunErr, files.ErrCorrupt):
 		return st, false, begunErr // not to be read now, which decides nothing
-	case isNotExist(begunErr):
+	case files.NotThere(begunErr):
 		st.Phase, st.EnvironGone = shell.NeverStarted, sp.EnvByPipe
 		return st, false, nil
 	}
 	st.Started = true
-	e = shell.Exit{Cause: shell.Lost, Reason: lostReason(begun, begunErr), Started: true, TotalBytes: spoolEnd(dir)}
+	e = shell.Exit{Cause: shell.Lost, Reason: lostReason(begun, begunErr), Started: true, TotalBytes: spool.End(dir)}
 	return finished(st, e), true, nil
 }
 
@@ -112,7 +115,7 @@ func (r *Recoverable) unlocked(id shell.RunID) shell.State {
 	if e, err := readExit(r.dir(id)); err == nil { // written again after somebody removed the directory
 		return finished(shell.State{}, e)
 	}
-	if exists(r.tomb(id)) {
+	if files.Exists(r.tomb(id)) {
 		return shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonReleased}
 	}
 	return shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonStateMissing}
@@ -134,9 +137,9 @@ func lostReason(b started, err error) string {
 	switch {
 	case err != nil:
 		return shell.ReasonCorrupt
-	case b.Ident.BootID != bootID():
+	case b.Ident.BootID != proc.BootID():
 		return shell.ReasonRebooted
-	case b.Ident.PidNS != pidNS():
+	case b.Ident.PidNS != proc.PidNS():
 		return shell.ReasonContainerRestarted
 	}
 	return shell.ReasonSupervisorDied
@@ -147,7 +150,7 @@ func lostReason(b started, err error) string {
 func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err error) {
 	dir := r.dir(id)
 	lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDONLY)
-	if busy || isNotExist(err) {
+	if busy || files.NotThere(err) {
 		return true, nil // look again
 	}
 	if err != nil {
@@ -156,21 +159,19 @@ func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err 
 	defer lock.Close()
 	e, err := readExit(dir)
 	if err == nil {
-		if exists(filepath.Join(dir, nameExit)) {
+		if files.Exists(filepath.Join(dir, nameExit)) {
 			return true, nil
 		}
 	} else {
 		var begun started
-		_ = readRecord(filepath.Join(dir, nameStarted), &begun)
+		_ = files.Read(filepath.Join(dir, nameStarted), &begun)
 		e = shell.Exit{
-			Cause: shell.Lost, Reason: reason, Started: true, TotalBytes: spoolEnd(dir),
+			Cause: shell.Lost, Reason: reason, Started: true, TotalBytes: spool.End(dir),
 			StartedAt: begun.StartedAt, EndedAt: r.opt.Now(),
 		}
-		if g, err := readGap(dir); err == nil {
-			e.OmittedBytes = g.To - g.From
-		}
+		e.OmittedBytes = spool.Omitted(dir)
 		var in stopIntent
-		if readRecord(filepath.Join(dir, nameStop), &in) == nil {
+		if files.Read(filepath.Join(dir, nameStop), &in) == nil {
 			e.Canceled, e.TimedOut = in.Cause != shell.TimedOut, in.Cause == shell.TimedOut
 		}
 		if reason != shell.ReasonRebooted {
@@ -179,7 +180,7 @@ func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err 
 			e.LeftoversKept = left
 		}
 	}
-	if err := writeRecord(dir, nameExit, e, durability{sync: true}); err != nil {
+	if err := files.Write(dir, nameExit, e, files.Durability{Sync: true}); err != nil {
 		return false, err
 	}
 	_ = os.Remove(filepath.Join(dir, nameCmd))
@@ -188,8 +189,8 @@ func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err 
 
 // sweep ends every process that carries the run's cookie, and its descendants.
 func (r *Recoverable) sweep(id shell.RunID) (stopped, left int) {
-	t := tree{run: string(id), byCookie: true}
-	return t.kill(func() { time.Sleep(5 * time.Millisecond) })
+	t := proc.Tree{Run: string(id), ByCookie: true}
+	return t.Kill(func() { time.Sleep(5 * time.Millisecond) })
 }
 
 // Read implements [shell.Recoverable].
@@ -222,7 +223,7 @@ func (r *Recoverable) Read(ctx context.Context, id shell.RunID, from int64, maxB
 // readOnce reads without waiting; ok is false when there is nothing to tell yet.
 func (r *Recoverable) readOnce(ctx context.Context, id shell.RunID, from int64, maxBytes int) (c shell.Chunk, ok bool, err error) {
 	if maxBytes == 0 {
-		maxBytes = copySize
+		maxBytes = 64 << 10
 	}
 	dir := r.dir(id)
 	total := int64(-1)
@@ -231,18 +232,18 @@ func (r *Recoverable) readOnce(ctx context.Context, id shell.RunID, from int64, 
 		total = e.TotalBytes
 	}
 	var sp spec
-	if err := readRecord(filepath.Join(dir, nameSpec), &sp); err != nil && total < 0 {
-		if isNotExist(err) {
-			if !exists(dir) {
+	if err := files.Read(filepath.Join(dir, nameSpec), &sp); err != nil && total < 0 {
+		if files.NotThere(err) {
+			if !files.Exists(dir) {
 				return c, false, shell.ErrNoRun
 			}
 			return shell.Chunk{Next: from}, false, nil
 		}
 		return c, false, err
 	}
-	c, err = readSpool(dir, sp.Split, from, maxBytes, total)
+	c, err = spool.Read(dir, sp.Split, from, maxBytes, total)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && !exists(dir) {
+		if errors.Is(err, fs.ErrNotExist) && !files.Exists(dir) {
 			err = shell.ErrNoRun
 		}
 		return c, false, err
@@ -262,7 +263,7 @@ func (r *Recoverable) readOnce(ctx context.Context, id shell.RunID, from int64, 
 }
 
 func (r *Recoverable) endedOnce(id shell.RunID, from int64, maxBytes int, split bool, total int64) (shell.Chunk, bool, error) {
-	c, err := readSpool(r.dir(id), split, from, maxBytes, total)
+	c, err := spool.Read(r.dir(id), split, from, maxBytes, total)
 	c.End = err == nil && c.Next >= total
 	return c, true, err
 }

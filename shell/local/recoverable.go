@@ -19,6 +19,8 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
 // Recoverable is a directory of runs, each under a supervisor of its own. Several
@@ -133,6 +135,9 @@ func (r *Recoverable) eachRun(ctx context.Context, run, tomb func(id shell.RunID
 	return nil
 }
 
+// Failpoints returns the names of all failpoints.
+func Failpoints() []string { return failpoint.All() }
+
 const startPatience = 10 * time.Second
 
 // Start implements [shell.Recoverable]. The steps, in the order they become visible:
@@ -184,27 +189,27 @@ func (r *Recoverable) tryStart(id shell.RunID, f shell.Fence, req shell.Request)
 	if settled, err := r.settled(id, f, req); settled || err != nil {
 		return true, err
 	}
-	failpoint(fpBeforeLock)
+	failpoint.Hit(failpoint.BeforeLock)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return no(shell.StepProvision, err)
 	}
 	lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDWR|os.O_CREATE)
 	switch {
-	case busy, isNotExist(err): // moved away by a release
+	case busy, files.NotThere(err): // moved away by a release
 		return false, nil
 	case err != nil:
 		return no(shell.StepProvision, err)
 	}
 	defer lock.Close()
-	failpoint(fpLocked)
+	failpoint.Hit(failpoint.Locked)
 	if recheckUnderLock {
 		if settled, err := r.settled(id, f, req); settled || err != nil {
 			return true, err
 		}
 	}
 	var old spec
-	switch err := readRecord(filepath.Join(dir, nameSpec), &old); {
-	case err != nil && !isNotExist(err) && !errors.Is(err, errCorrupt):
+	switch err := files.Read(filepath.Join(dir, nameSpec), &old); {
+	case err != nil && !files.NotThere(err) && !errors.Is(err, files.ErrCorrupt):
 		return no(shell.StepProvision, err)
 	case err == nil && old.EnvByPipe && req.Environ == nil:
 		return true, shell.ErrEnvironmentGone
@@ -218,11 +223,11 @@ func (r *Recoverable) tryStart(id shell.RunID, f shell.Fence, req shell.Request)
 	if err := r.writeSpec(dir, id, f, req); err != nil {
 		return no(shell.StepProvision, err)
 	}
-	failpoint(fpSpecDurable)
+	failpoint.Hit(failpoint.SpecDurable)
 	if err := r.fork(dir, id, req, lock); err != nil {
 		return no(shell.StepStart, err)
 	}
-	failpoint(fpShimForked)
+	failpoint.Hit(failpoint.ShimForked)
 	return true, nil
 }
 
@@ -230,16 +235,16 @@ func (r *Recoverable) tryStart(id shell.RunID, f shell.Fence, req shell.Request)
 // for f. It also refuses a request that is not the one the run was made with.
 func (r *Recoverable) settled(id shell.RunID, f shell.Fence, req shell.Request) (bool, error) {
 	dir := r.dir(id)
-	if exists(r.tomb(id)) {
+	if files.Exists(r.tomb(id)) {
 		return true, shell.ErrReleased
 	}
 	var s spec
-	specErr := readRecord(filepath.Join(dir, nameSpec), &s)
+	specErr := files.Read(filepath.Join(dir, nameSpec), &s)
 	if specErr == nil && s.Digest != req.Digest() {
 		return true, shell.ErrDigest
 	}
 	_, exitErr := readExit(dir)
-	begun := exists(filepath.Join(dir, nameStarted)) || !isNotExist(exitErr)
+	begun := files.Exists(filepath.Join(dir, nameStarted)) || !files.NotThere(exitErr)
 	if !begun {
 		return false, nil
 	}
@@ -248,7 +253,7 @@ func (r *Recoverable) settled(id shell.RunID, f shell.Fence, req shell.Request) 
 
 func (r *Recoverable) writeSpec(dir string, id shell.RunID, f shell.Fence, req shell.Request) error {
 	cmd := filepath.Join(dir, nameCmd)
-	if err := os.Remove(cmd); err != nil && !isNotExist(err) {
+	if err := os.Remove(cmd); err != nil && !files.NotThere(err) {
 		return err
 	}
 	if req.Command != "" {
@@ -265,7 +270,7 @@ func (r *Recoverable) writeSpec(dir string, id shell.RunID, f shell.Fence, req s
 	for k := range req.Env {
 		s.EnvNames = append(s.EnvNames, k)
 	}
-	return writeRecord(dir, nameSpec, s, durability{sync: true, tmp: fpSpecTmp})
+	return files.Write(dir, nameSpec, s, files.Durability{Sync: true, Tmp: failpoint.SpecTmp})
 }
 
 func writeScript(path, text string) error {
@@ -327,8 +332,8 @@ func (r *Recoverable) fork(dir string, id shell.RunID, req shell.Request, lock *
 		}
 	}
 	env := []string{shell.Cookie + "=" + string(id)}
-	if v := os.Getenv(FailpointEnv); v != "" {
-		env = append(env, FailpointEnv+"="+v)
+	if v := os.Getenv(failpoint.Env); v != "" {
+		env = append(env, failpoint.Env+"="+v)
 	}
 	pid, err := syscall.ForkExec(r.exe, []string{"outlive", argShim, dir}, &syscall.ProcAttr{
 		Dir: "/", Env: env,

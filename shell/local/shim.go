@@ -23,6 +23,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
+	"github.com/outlive-dev/outlive/shell/local/internal/spool"
 )
 
 // Descriptors of the supervisor beyond the three standard ones. Those a run does not
@@ -50,7 +54,7 @@ type shim struct {
 	dir    string
 	spec   spec
 	null   *os.File
-	spool  *spool
+	spool  *spool.Spool
 	ctl    *ctl
 	child  chan struct{}
 	stops  chan stopOrder
@@ -83,7 +87,7 @@ func shimMain(dir string) int {
 		}
 	}
 	closeInherited()
-	failpoint(fpEntry)
+	failpoint.Hit(failpoint.Entry)
 	s := &shim{dir: dir, child: make(chan struct{}, 1), stops: make(chan stopOrder, 4)}
 	if err := s.supervise(); err != nil {
 		fmt.Fprintf(os.Stderr, "supervisor: %v\n", err)
@@ -91,7 +95,7 @@ func shimMain(dir string) int {
 			return 1
 		}
 		// Nothing was executed and nothing will be: say so, in the space kept for it.
-		e := shell.Exit{Cause: shell.StartFailed, Reason: cut("supervisor: " + err.Error()), EndedAt: time.Now()}
+		e := shell.Exit{Cause: shell.StartFailed, Reason: files.Cut("supervisor: " + err.Error()), EndedAt: time.Now()}
 		if err := s.writeExit(e); err != nil {
 			fmt.Fprintf(os.Stderr, "supervisor: %v\n", err)
 			return 1
@@ -125,26 +129,26 @@ func (s *shim) supervise() error {
 		return err
 	}
 	s.watchSignals()
-	if err := readRecord(filepath.Join(s.dir, nameSpec), &s.spec); err != nil {
+	if err := files.Read(filepath.Join(s.dir, nameSpec), &s.spec); err != nil {
 		return fmt.Errorf("spec: %w", err)
 	}
 	if s.spec.Proto != protoMajor {
 		return fmt.Errorf("spec: version %d, want %d", s.spec.Proto, protoMajor)
 	}
-	if err := reserve(s.dir, nameExit, exitReserve); err != nil {
+	if err := files.Reserve(s.dir, nameExit, exitReserve); err != nil {
 		return err
 	}
-	s.spool = newSpool(s.dir, s.spec.Output, s.spec.Split)
+	s.spool = spool.New(s.dir, s.spec.Output, s.spec.Split)
 	if m, ok := s.spec.Umask.Bits(); ok {
 		inheritedUmask = int(m)
 	}
 	pipes, err := s.spawn(inheritedUmask)
 	if err != nil {
 		return s.writeExit(shell.Exit{
-			Cause: shell.StartFailed, Code: ptr(126), Reason: cut(err.Error()), EndedAt: time.Now(),
+			Cause: shell.StartFailed, Code: ptr(126), Reason: files.Cut(err.Error()), EndedAt: time.Now(),
 		})
 	}
-	failpoint(fpStage2Spawned)
+	failpoint.Hit(failpoint.Stage2Spawned)
 	s.ctl = openCtl(s.dir, s.spool, s.stdinW, s.pokeStop)
 	s.text = programText()
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -165,7 +169,7 @@ func (s *shim) see(pipes []pipe) error {
 		_ = s.gate.Close()
 		_ = unix.Kill(s.pid, unix.SIGKILL)
 		return s.writeExit(shell.Exit{
-			Cause: o.cause, Reason: cut(o.reason), Canceled: o.cause == shell.Canceled,
+			Cause: o.cause, Reason: files.Cut(o.reason), Canceled: o.cause == shell.Canceled,
 			TimedOut: o.cause == shell.TimedOut, EndedAt: time.Now(),
 		})
 	default:
@@ -184,10 +188,10 @@ func (s *shim) see(pipes []pipe) error {
 	var failure atomic.Pointer[startFailure]
 	j := &job{
 		timeout: s.spec.Timeout, grace: s.spec.Grace, drain: s.spec.Drain, drainCap: s.spec.DrainCap,
-		keep: s.spec.Leftovers == shell.KeepLeftovers, limit: s.spool.limit, pid: s.pid,
-		tree:  tree{run: string(s.spec.Run), root: os.Getpid()},
+		keep: s.spec.Leftovers == shell.KeepLeftovers, limit: outputLimit(s.spec.Output), pid: s.pid,
+		tree:  proc.Tree{Run: string(s.spec.Run), Root: os.Getpid()},
 		pipes: pipes, out: s.spool, childEvent: s.child, reap: s.reap, stops: s.stops,
-		exited: func() { failpoint(fpExited) },
+		exited: func() { failpoint.Hit(failpoint.Exited) },
 	}
 	j.wg.Go(func() { failure.Store(readStatus(s.status)) })
 	spawnLoop(s.pollStop)
@@ -196,13 +200,13 @@ func (s *shim) see(pipes []pipe) error {
 	switch f := failure.Load(); {
 	case f != nil && o.cause == shell.Exited:
 		e = shell.Exit{
-			Cause: shell.StartFailed, Code: &f.code, Reason: cut(f.text),
+			Cause: shell.StartFailed, Code: &f.code, Reason: files.Cut(f.text),
 			StartedAt: startedAt, EndedAt: o.end.at,
 		}
 	case f != nil: // it was stopped before it became the command
 		e.Started = false
 	}
-	s.spool.finish(&e)
+	s.spool.Finish(&e)
 	return s.writeExit(e)
 }
 
@@ -214,7 +218,7 @@ func readStatus(f *os.File) *startFailure {
 	report, about := strings.CutPrefix(string(b), aboutToExec)
 	switch {
 	case about && report == "":
-		failpoint(fpRunning)
+		failpoint.Hit(failpoint.Running)
 		return nil
 	case report == "":
 		return &startFailure{126, "the process ended before it could execute the command"}
@@ -297,17 +301,17 @@ func stdinPipe() (r, w *os.File, err error) {
 }
 
 func (s *shim) writeStarted() error {
-	st := started{Ident: identify(s.pid), Shim: identify(os.Getpid()), StartedAt: time.Now()}
-	return writeRecord(s.dir, nameStarted, st, durability{true, fpStartedTmp, fpStartedRenamed, fpStartedDurable})
+	st := started{Ident: proc.Identify(s.pid), Shim: proc.Identify(os.Getpid()), StartedAt: time.Now()}
+	return files.Write(s.dir, nameStarted, st, files.Durability{Sync: true, Tmp: failpoint.StartedTmp, Renamed: failpoint.StartedRenamed, Durable: failpoint.StartedDurable})
 }
 
 // writeExit writes the last record. The directory may have been removed by somebody:
 // then it is made again.
 func (s *shim) writeExit(e shell.Exit) error {
-	d := durability{true, fpExitTmp, fpExitRenamed, fpExitDurable}
-	err := writeRecord(s.dir, nameExit, e, d)
-	if isNotExist(err) && os.MkdirAll(s.dir, 0o700) == nil {
-		err = writeRecord(s.dir, nameExit, e, d)
+	d := files.Durability{Sync: true, Tmp: failpoint.ExitTmp, Renamed: failpoint.ExitRenamed, Durable: failpoint.ExitDurable}
+	err := files.Write(s.dir, nameExit, e, d)
+	if files.NotThere(err) && os.MkdirAll(s.dir, 0o700) == nil {
+		err = files.Write(s.dir, nameExit, e, d)
 	}
 	if err != nil {
 		return fmt.Errorf("exit record: %w", err)

@@ -7,7 +7,6 @@ package local
 
 import (
 	"bytes"
-	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 // TestRandomKills kills starter or supervisor at any moment and checks what must hold
@@ -69,9 +69,9 @@ func randomKill(t *testing.T, rnd *rand.Rand, text string) shell.Phase {
 		_ = c.Process.Kill()
 	case 1, 2:
 		victim = "supervisor"
-		for _, p := range (tree{run: string(id), byCookie: true}).members() {
-			if b, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline"); bytes.Contains(b, []byte(argShim)) {
-				_ = unix.Kill(p.pid, unix.SIGKILL)
+		for _, p := range (proc.Tree{Run: string(id), ByCookie: true}).Members() {
+			if b, _ := os.ReadFile("/proc/" + strconv.Itoa(p.Pid) + "/cmdline"); bytes.Contains(b, []byte(argShim)) {
+				_ = unix.Kill(p.Pid, unix.SIGKILL)
 			}
 		}
 	}
@@ -109,22 +109,6 @@ func randomKill(t *testing.T, rnd *rand.Rand, text string) shell.Phase {
 	}
 	noneLeft(t, id)
 	return st.Phase
-}
-
-func FuzzRecord(f *testing.F) {
-	good, err := seal(shell.Exit{Cause: shell.Exited, Code: ptr(0)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add([]byte("00000000 {}\n"))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var e shell.Exit
-		if err := unseal(b, &e); err != nil && !errors.Is(err, errCorrupt) {
-			t.Errorf("unseal(%q) = %v", b, err)
-		}
-	})
 }
 
 func FuzzPayload(f *testing.F) {

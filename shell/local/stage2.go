@@ -18,11 +18,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
 
 // Words that make the program a supervisor, or the process that becomes the command.
 const (
-	argShim   = "__shim"
+	argShim   = proc.ShimArg
 	argStage2 = "__stage2"
 )
 

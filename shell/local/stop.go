@@ -17,6 +17,7 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
 // Stop implements [shell.Recoverable]. The intent is durable before the supervisor is
@@ -34,7 +35,7 @@ func (r *Recoverable) Stop(ctx context.Context, id shell.RunID, f shell.Fence, s
 	if s.Grace < 0 && s.Grace != shell.AtOnce {
 		return fault.Newf(fault.Invalid, "stop: negative grace %v", s.Grace)
 	}
-	if exists(r.tomb(id)) {
+	if files.Exists(r.tomb(id)) {
 		return nil
 	}
 	dir := r.dir(id)
@@ -50,17 +51,17 @@ func (r *Recoverable) Stop(ctx context.Context, id shell.RunID, f shell.Fence, s
 		}
 		lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDWR|os.O_CREATE)
 		switch {
-		case err != nil && !isNotExist(err):
+		case err != nil && !files.NotThere(err):
 			return err
 		case lock != nil:
 			done, err := r.stopUnsupervised(ctx, id, lock, s)
 			if done || err != nil {
 				return err
 			}
-		case busy && exists(filepath.Join(dir, nameStarted)):
+		case busy && files.Exists(filepath.Join(dir, nameStarted)):
 			pokeShim(dir)
 			return nil
-		case isNotExist(err):
+		case files.NotThere(err):
 			return nil // released meanwhile
 		}
 		// A reader has the lock for a moment, or a supervisor is about to start; it
@@ -76,9 +77,9 @@ func intend(dir string, f shell.Fence, s shell.StopRequest) error {
 	if err := raiseFence(dir, f); err != nil {
 		return err
 	}
-	in := stopIntent{Cause: s.Cause, Reason: cut(s.Reason), Grace: s.Grace, Fence: f, At: time.Now()}
+	in := stopIntent{Cause: s.Cause, Reason: files.Cut(s.Reason), Grace: s.Grace, Fence: f, At: time.Now()}
 	var old stopIntent
-	if readRecord(filepath.Join(dir, nameStop), &old) == nil {
+	if files.Read(filepath.Join(dir, nameStop), &old) == nil {
 		grace := in.Grace
 		in = old
 		if grace == 0 || old.Grace != 0 && grace >= old.Grace {
@@ -86,7 +87,7 @@ func intend(dir string, f shell.Fence, s shell.StopRequest) error {
 		}
 		in.Grace = grace
 	}
-	return writeRecord(dir, nameStop, in, durability{sync: true})
+	return files.Write(dir, nameStop, in, files.Durability{Sync: true})
 }
 
 // stopUnsupervised ends a run that nobody supervises, under its lock: one that never
@@ -97,17 +98,17 @@ func (r *Recoverable) stopUnsupervised(ctx context.Context, id shell.RunID, lock
 		lock.Close()
 		return true, nil
 	}
-	if exists(filepath.Join(dir, nameStarted)) || exists(filepath.Join(dir, nameExit)) {
+	if files.Exists(filepath.Join(dir, nameStarted)) || files.Exists(filepath.Join(dir, nameExit)) {
 		lock.Close()
 		_, err := r.Recover(ctx, id)
 		return true, err
 	}
 	defer lock.Close()
 	e := shell.Exit{
-		Cause: s.Cause, Reason: cut(s.Reason), EndedAt: time.Now(),
+		Cause: s.Cause, Reason: files.Cut(s.Reason), EndedAt: time.Now(),
 		Canceled: s.Cause == shell.Canceled, TimedOut: s.Cause == shell.TimedOut,
 	}
-	return true, writeRecord(dir, nameExit, e, durability{sync: true})
+	return true, files.Write(dir, nameExit, e, files.Durability{Sync: true})
 }
 
 // pokeShim tells a supervisor to look at the intent now; it would within a moment.
@@ -128,7 +129,7 @@ func (r *Recoverable) Release(ctx context.Context, id shell.RunID, f shell.Fence
 	}
 	dir := r.dir(id)
 	err := withDirLock(dir, func() error { return raiseFence(dir, f) })
-	if isNotExist(err) {
+	if files.NotThere(err) {
 		return r.bury(id, f) // nothing there: a late Start must find that it is over
 	}
 	if err != nil {
@@ -142,14 +143,14 @@ func (r *Recoverable) remove(ctx context.Context, id shell.RunID, f shell.Fence)
 	dir := r.dir(id)
 	for range 200 {
 		lock, busy, err := lockFile(dir, unix.LOCK_EX, os.O_RDWR|os.O_CREATE)
-		if isNotExist(err) {
+		if files.NotThere(err) {
 			return r.bury(id, f)
 		}
 		if err != nil {
 			return err
 		}
 		if busy {
-			if _, err := readExit(dir); isNotExist(err) && exists(filepath.Join(dir, nameStarted)) {
+			if _, err := readExit(dir); files.NotThere(err) && files.Exists(filepath.Join(dir, nameStarted)) {
 				return shell.ErrLive
 			}
 			// It is about to end, or a reader looked.
@@ -169,14 +170,14 @@ func (r *Recoverable) remove(ctx context.Context, id shell.RunID, f shell.Fence)
 
 func (r *Recoverable) bury(id shell.RunID, f shell.Fence) error {
 	tomb := r.tomb(id)
-	if exists(tomb) {
+	if files.Exists(tomb) {
 		return nil
 	}
 	dir, name := filepath.Split(tomb)
-	err := writeRecord(dir, name, tombstone{Fence: f, At: r.opt.Now()}, durability{sync: true})
-	if isNotExist(err) {
+	err := files.Write(dir, name, tombstone{Fence: f, At: r.opt.Now()}, files.Durability{Sync: true})
+	if files.NotThere(err) {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
-			err = writeRecord(dir, name, tombstone{Fence: f, At: r.opt.Now()}, durability{sync: true})
+			err = files.Write(dir, name, tombstone{Fence: f, At: r.opt.Now()}, files.Durability{Sync: true})
 		}
 	}
 	return err
@@ -190,7 +191,7 @@ func (r *Recoverable) discard(dir string) error {
 		return err
 	}
 	to := filepath.Join(trash, filepath.Base(dir)+"."+time.Now().UTC().Format("20060102T150405.000000000"))
-	if err := os.Rename(dir, to); err != nil && !isNotExist(err) {
+	if err := os.Rename(dir, to); err != nil && !files.NotThere(err) {
 		return err
 	}
 	return os.RemoveAll(to)
@@ -223,7 +224,7 @@ func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, 
 	now := r.opt.Now()
 	for _, t := range tombs {
 		var rec tombstone
-		if readRecord(t.path, &rec) == nil && now.Sub(rec.At) > r.opt.Retention && policy(t.id) != Needed {
+		if files.Read(t.path, &rec) == nil && now.Sub(rec.At) > r.opt.Retention && policy(t.id) != Needed {
 			if os.Remove(t.path) == nil {
 				rep.Tombstones++
 			}
@@ -241,7 +242,7 @@ func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, 
 
 func (r *Recoverable) emptyTrash() error {
 	entries, err := os.ReadDir(filepath.Join(r.root, trashDir))
-	if isNotExist(err) {
+	if files.NotThere(err) {
 		return nil
 	}
 	for _, e := range entries {
@@ -257,7 +258,7 @@ func (r *Recoverable) collect(ctx context.Context, id shell.RunID, v Verdict, bu
 	}
 	rep.Runs++
 	dir := r.dir(id)
-	size := diskUse(dir)
+	size := files.Use(dir)
 	age := r.opt.Now().Sub(r.endOf(dir, st))
 	drop := false
 	switch {
@@ -276,7 +277,7 @@ func (r *Recoverable) collect(ctx context.Context, id shell.RunID, v Verdict, bu
 		return nil
 	}
 	var o owner
-	_ = readRecord(filepath.Join(dir, nameOwner), &o)
+	_ = files.Read(filepath.Join(dir, nameOwner), &o)
 	err = r.remove(ctx, id, o.Fence)
 	if errors.Is(err, shell.ErrLive) {
 		rep.Live++
@@ -298,19 +299,4 @@ func (r *Recoverable) endOf(dir string, st shell.State) time.Time {
 		return r.opt.Now()
 	}
 	return fi.ModTime()
-}
-
-// diskUse returns the bytes that the files of a run take on the disk.
-func diskUse(dir string) (n int64) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return 0
-	}
-	for _, e := range entries {
-		var st unix.Stat_t
-		if unix.Lstat(filepath.Join(dir, e.Name()), &st) == nil {
-			n += st.Blocks * 512
-		}
-	}
-	return n
 }

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package local
+package spool
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
 // TestSpool writes random pieces and reads back from random places, with holes and
@@ -32,36 +33,36 @@ func testSpool(t *testing.T, noPunch, split bool) {
 	t.Helper()
 	dir := t.TempDir()
 	rnd, bytesOf := rand.New(rand.NewPCG(1, 2)), rand.NewChaCha8([32]byte{})
-	s := newSpool(dir, shell.Output{SpoolHead: 10_000, SpoolTail: 300_000}, split)
+	s := New(dir, shell.Output{SpoolHead: 10_000, SpoolTail: 300_000}, split)
 	s.noPunch = noPunch
 	var all, streams []byte
 	check := func(from int64, total int64) {
 		t.Helper()
-		c, err := readSpool(dir, split, from, 1+rnd.IntN(200_000), total)
+		c, err := Read(dir, split, from, 1+rnd.IntN(200_000), total)
 		if err != nil {
-			t.Fatalf("readSpool(%d) = %v", from, err)
+			t.Fatalf("Read(%d) = %v", from, err)
 		}
 		at := from
 		for _, o := range c.Omitted {
 			if o.From != at || o.From < 10_000 && o.Len() > 0 || o.To > int64(len(all))-300_000 {
-				t.Fatalf("readSpool(%d): omitted %v of %d", from, o, len(all))
+				t.Fatalf("Read(%d): omitted %v of %d", from, o, len(all))
 			}
 			at = o.To
 		}
 		for _, f := range c.Frames {
 			if f.Off != at || !bytes.Equal(f.Data, all[at:at+int64(len(f.Data))]) {
-				t.Fatalf("readSpool(%d): frame at %d, want %d, or data differs", from, f.Off, at)
+				t.Fatalf("Read(%d): frame at %d, want %d, or data differs", from, f.Off, at)
 			}
 			if n := bytes.Count(streams[at:at+int64(len(f.Data))], []byte{byte(f.Stream)}); n != len(f.Data) {
-				t.Fatalf("readSpool(%d): frame at %d of %d bytes is %v, %d of them are", from, at, len(f.Data), f.Stream, n)
+				t.Fatalf("Read(%d): frame at %d of %d bytes is %v, %d of them are", from, at, len(f.Data), f.Stream, n)
 			}
 			at += int64(len(f.Data))
 		}
 		if at != c.Next || at == from && from < int64(len(all)) {
-			t.Fatalf("readSpool(%d): Next = %d, covered up to %d of %d", from, c.Next, at, len(all))
+			t.Fatalf("Read(%d): Next = %d, covered up to %d of %d", from, c.Next, at, len(all))
 		}
 	}
-	h := s.addHold(0)
+	h := s.AddHold(0)
 	for i := range 3000 {
 		st := shell.Merged
 		if split {
@@ -69,7 +70,7 @@ func testSpool(t *testing.T, noPunch, split bool) {
 		}
 		p := make([]byte, 1+rnd.IntN(3000))
 		_, _ = bytesOf.Read(p)
-		s.write(st, p)
+		s.Write(st, p)
 		all = append(all, p...)
 		streams = append(streams, bytes.Repeat([]byte{byte(st)}, len(p))...)
 		check(rnd.Int64N(int64(len(all))), -1)
@@ -77,15 +78,15 @@ func testSpool(t *testing.T, noPunch, split bool) {
 		case i == 500 && s.gap.To > s.gap.From:
 			t.Errorf("dropped %+v in spite of a hold", s.gap)
 		case i == 500:
-			s.drop(h)
+			s.Drop(h)
 		}
 	}
 	var e shell.Exit
-	s.finish(&e)
-	if e.SpoolError != "" || e.TotalBytes != int64(len(all)) || e.OmittedBytes == 0 || spoolEnd(dir) != e.TotalBytes {
-		t.Errorf("exit = %+v, want %d bytes, some omitted; end %d", e, len(all), spoolEnd(dir))
+	s.Finish(&e)
+	if e.SpoolError != "" || e.TotalBytes != int64(len(all)) || e.OmittedBytes == 0 || End(dir) != e.TotalBytes {
+		t.Errorf("exit = %+v, want %d bytes, some omitted; end %d", e, len(all), End(dir))
 	}
-	if use := diskUse(dir); use > 1_300_000 {
+	if use := files.Use(dir); use > 1_300_000 {
 		t.Errorf("%d bytes on the disk", use)
 	}
 	for range 300 {

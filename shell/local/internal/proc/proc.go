@@ -3,7 +3,8 @@
 
 //go:build linux
 
-package local
+// Package proc tells processes apart and finds, signals and ends those of a run.
+package proc
 
 import (
 	"bytes"
@@ -16,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
-// ident tells a process from every other, also from a later one with the same pid.
-type ident struct {
+// Ident tells a process from every other, also from a later one with the same pid.
+type Ident struct {
 	Pid    int    `json:"pid"`
 	Start  uint64 `json:"start_ticks"`
 	PidFS  uint64 `json:"pidfs_ino,omitempty"` // 0 before Linux 6.9
@@ -29,12 +31,17 @@ type ident struct {
 
 const pidfsMagic = 0x50494446
 
-func bootID() string {
+// ShimArg is the first argument of a supervisor; its run's directory is the second.
+const ShimArg = "__shim"
+
+// BootID names this boot of the machine.
+func BootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return string(bytes.TrimSpace(b))
 }
 
-func pidNS() uint64 {
+// PidNS names the pid namespace of this process.
+func PidNS() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
 		return 0
@@ -42,11 +49,11 @@ func pidNS() uint64 {
 	return st.Ino
 }
 
-// identify describes a live child of the caller, which cannot be recycled meanwhile.
-func identify(pid int) ident {
-	id := ident{Pid: pid, BootID: bootID(), PidNS: pidNS()}
-	if p, ok := readProc(pid); ok {
-		id.Start = p.start
+// Identify describes a live child of the caller, which cannot be recycled meanwhile.
+func Identify(pid int) Ident {
+	id := Ident{Pid: pid, BootID: BootID(), PidNS: PidNS()}
+	if p, ok := Read(pid); ok {
+		id.Start = p.Start
 	}
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 		id.PidFS = pidfsInode(fd)
@@ -64,38 +71,40 @@ func pidfsInode(fd int) uint64 {
 	return st.Ino
 }
 
-// proc is one line of the process table.
-type proc struct {
-	pid, ppid, pgrp int
-	start           uint64
-	state           byte
+// Proc is one line of the process table.
+type Proc struct {
+	Pid, Ppid, Pgrp int
+	Start           uint64
+	State           byte
 }
 
-func (p proc) dead() bool { return p.state == 'Z' || p.state == 'X' || p.state == 'x' }
+// Dead reports whether only the status of the process is left.
+func (p Proc) Dead() bool { return p.State == 'Z' || p.State == 'X' || p.State == 'x' }
 
-func readProc(pid int) (proc, bool) {
+// Read reads a process's line; ok is false when there is no such process.
+func Read(pid int) (p Proc, ok bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return proc{}, false
+		return Proc{}, false
 	}
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
-		return proc{}, false
+		return Proc{}, false
 	}
 	f := strings.Fields(string(b[i+1:]))
 	if len(f) < 20 {
-		return proc{}, false
+		return Proc{}, false
 	}
-	p := proc{pid: pid, state: f[0][0]}
-	p.ppid, _ = strconv.Atoi(f[1])
-	p.pgrp, _ = strconv.Atoi(f[2])
-	p.start, _ = strconv.ParseUint(f[19], 10, 64)
+	p = Proc{Pid: pid, State: f[0][0]}
+	p.Ppid, _ = strconv.Atoi(f[1])
+	p.Pgrp, _ = strconv.Atoi(f[2])
+	p.Start, _ = strconv.ParseUint(f[19], 10, 64)
 	return p, true
 }
 
-// cookieOf returns the run a process says it belongs to. A supervisor cannot be
+// CookieOf returns the run a process says it belongs to. A supervisor cannot be
 // inspected by others than root, but its argument list can.
-func cookieOf(pid int) string {
+func CookieOf(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)
 	if b, err := os.ReadFile(dir + "/environ"); err == nil {
 		for kv := range bytes.SplitSeq(b, []byte{0}) {
@@ -109,29 +118,29 @@ func cookieOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	if a := strings.Split(string(b), "\x00"); len(a) > 2 && a[1] == argShim {
+	if a := strings.Split(string(b), "\x00"); len(a) > 2 && a[1] == ShimArg {
 		return filepath.Base(a[2])
 	}
 	return ""
 }
 
-// tree is the set of processes that belong to one run: the descendants of root, and
+// Tree is the set of processes that belong to one run: the descendants of root, and
 // every process with the run's cookie and its descendants. Processes with another
 // run's cookie, and their descendants, are never part of it.
-type tree struct {
-	run  string
-	root int // 0: none
-	// byCookie looks at every process of the machine; a supervisor need not, since as
+type Tree struct {
+	Run  string
+	Root int // 0: none
+	// ByCookie looks at every process of the machine; a supervisor need not, since as
 	// a sub-reaper it is the ancestor of them all.
-	byCookie bool
-	// withRoot counts the root itself as part of the run.
-	withRoot bool
+	ByCookie bool
+	// WithRoot counts the root itself as part of the run.
+	WithRoot bool
 }
 
-// members returns the live processes of the run.
-func (t tree) members() []proc {
-	if !t.byCookie {
-		if ps, ok := t.walk(t.root, nil, 0); ok {
+// Members returns the live processes of the run.
+func (t Tree) Members() []Proc {
+	if !t.ByCookie {
+		if ps, ok := t.walk(t.Root, nil, 0); ok {
 			return ps
 		}
 	}
@@ -139,27 +148,27 @@ func (t tree) members() []proc {
 }
 
 // walk follows the kernel's lists of children; ok is false where there are none.
-func (t tree) walk(pid int, ps []proc, depth int) ([]proc, bool) {
+func (t Tree) walk(pid int, ps []Proc, depth int) ([]Proc, bool) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/task"
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
-		return ps, pid != t.root
+		return ps, pid != t.Root
 	}
 	for _, task := range tasks {
 		b, err := os.ReadFile(dir + "/" + task.Name() + "/children")
 		if err != nil {
-			if isNotExist(err) && exists(dir+"/"+task.Name()+"/stat") {
+			if files.NotThere(err) && files.Exists(dir+"/"+task.Name()+"/stat") {
 				return ps, false
 			}
 			continue
 		}
 		for s := range strings.FieldsSeq(string(b)) {
 			c, _ := strconv.Atoi(s)
-			p, ok := readProc(c)
+			p, ok := Read(c)
 			if !ok || t.spared(c) || depth > 1000 {
 				continue
 			}
-			if !p.dead() {
+			if !p.Dead() {
 				ps = append(ps, p)
 			}
 			if ps, ok = t.walk(c, ps, depth+1); !ok {
@@ -170,19 +179,19 @@ func (t tree) walk(pid int, ps []proc, depth int) ([]proc, bool) {
 	return ps, true
 }
 
-func (t tree) spared(pid int) bool {
-	c := cookieOf(pid)
-	return c != "" && c != t.run
+func (t Tree) spared(pid int) bool {
+	c := CookieOf(pid)
+	return c != "" && c != t.Run
 }
 
 // scan builds the tree from the whole process table.
-func (t tree) scan() []proc {
+func (t Tree) scan() []Proc {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
 	self := os.Getpid()
-	table := map[int]proc{}
+	table := map[int]Proc{}
 	children := map[int][]int{}
 	var roots []int
 	for _, e := range entries {
@@ -190,20 +199,20 @@ func (t tree) scan() []proc {
 		if err != nil {
 			continue
 		}
-		p, ok := readProc(pid)
+		p, ok := Read(pid)
 		if !ok {
 			continue
 		}
 		table[pid] = p
-		children[p.ppid] = append(children[p.ppid], pid)
-		if pid != self && (t.byCookie && cookieOf(pid) == t.run || t.withRoot && pid == t.root) {
+		children[p.Ppid] = append(children[p.Ppid], pid)
+		if pid != self && (t.ByCookie && CookieOf(pid) == t.Run || t.WithRoot && pid == t.Root) {
 			roots = append(roots, pid)
 		}
 	}
-	if t.root != 0 && !t.withRoot {
-		roots = append(roots, children[t.root]...)
+	if t.Root != 0 && !t.WithRoot {
+		roots = append(roots, children[t.Root]...)
 	}
-	var ps []proc
+	var ps []Proc
 	seen := map[int]bool{self: true}
 	for len(roots) > 0 {
 		pid := roots[len(roots)-1]
@@ -215,7 +224,7 @@ func (t tree) scan() []proc {
 		if t.spared(pid) {
 			continue
 		}
-		if p := table[pid]; !p.dead() {
+		if p := table[pid]; !p.Dead() {
 			ps = append(ps, p)
 		}
 		roots = append(roots, children[pid]...)
@@ -223,27 +232,27 @@ func (t tree) scan() []proc {
 	return ps
 }
 
-// handle returns a pidfd of p, or -1 when its pid means another process by now: the
+// Handle returns a pidfd of p, or -1 when its pid means another process by now: the
 // pidfd is opened first, then the identity is read again. full means that there are no
 // descriptors left.
-func (t tree) handle(p proc) (fd int, full bool) {
-	fd, err := unix.PidfdOpen(p.pid, 0)
+func (t Tree) Handle(p Proc) (fd int, full bool) {
+	fd, err := unix.PidfdOpen(p.Pid, 0)
 	if err != nil {
 		return -1, errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 	}
-	now, ok := readProc(p.pid)
-	moved := now.ppid != p.ppid && t.byCookie && cookieOf(p.pid) != t.run // neither where it was nor marked as ours
-	if !ok || now.start != p.start || now.dead() || moved || t.spared(p.pid) {
+	now, ok := Read(p.Pid)
+	moved := now.Ppid != p.Ppid && t.ByCookie && CookieOf(p.Pid) != t.Run // neither where it was nor marked as ours
+	if !ok || now.Start != p.Start || now.Dead() || moved || t.spared(p.Pid) {
 		unix.Close(fd)
 		return -1, false
 	}
 	return fd, false
 }
 
-// signalAll sends sig to every member and returns them. It takes hold of all before it
+// SignalAll sends sig to every member and returns them. It takes hold of all before it
 // signals any: when a parent has ended, its children are found no more.
-func (t tree) signalAll(sig unix.Signal) []proc {
-	ps := t.members()
+func (t Tree) SignalAll(sig unix.Signal) []Proc {
+	ps := t.Members()
 	var fds []int
 	send := func() {
 		for _, fd := range fds {
@@ -253,10 +262,10 @@ func (t tree) signalAll(sig unix.Signal) []proc {
 		fds = fds[:0]
 	}
 	for _, p := range ps {
-		fd, full := t.handle(p)
+		fd, full := t.Handle(p)
 		if full {
 			send()
-			fd, _ = t.handle(p)
+			fd, _ = t.Handle(p)
 		}
 		if fd >= 0 {
 			fds = append(fds, fd)
@@ -270,16 +279,16 @@ func (t tree) signalAll(sig unix.Signal) []proc {
 // while it was at work.
 const sweepPasses = 50
 
-// kill stops the whole tree for good and returns how many processes it met and how
+// Kill stops the whole tree for good and returns how many processes it met and how
 // many it could not end. pause waits a little between two passes.
-func (t tree) kill(pause func()) (met, left int) {
-	seen := map[proc]bool{}
+func (t Tree) Kill(pause func()) (met, left int) {
+	seen := map[Proc]bool{}
 	empty := 0
 	for range sweepPasses {
-		ps := t.signalAll(unix.SIGKILL)
+		ps := t.SignalAll(unix.SIGKILL)
 		if len(ps) == 0 {
 			// In the middle of an exec a process has no environment for a moment.
-			if empty++; empty > 1 || !t.byCookie {
+			if empty++; empty > 1 || !t.ByCookie {
 				return len(seen), 0
 			}
 			pause()
@@ -287,7 +296,7 @@ func (t tree) kill(pause func()) (met, left int) {
 		}
 		empty = 0
 		for _, p := range ps {
-			seen[proc{pid: p.pid, start: p.start}] = true
+			seen[Proc{Pid: p.Pid, Start: p.Start}] = true
 		}
 		left = len(ps)
 		pause()

@@ -3,7 +3,8 @@
 
 //go:build linux
 
-package local
+// Package files keeps the records of a run on disk.
+package files
 
 import (
 	"bytes"
@@ -18,12 +19,14 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
 )
 
 // A record is one line, "<crc32c in hex> <json>\n", in a file of its own.
 
-// errCorrupt means that a record is there and not to be trusted.
-var errCorrupt = errors.New("record: bad checksum or form")
+// ErrCorrupt means that a record is there and not to be trusted.
+var ErrCorrupt = errors.New("record: bad checksum or form")
 
 const maxRecord = 64 << 20
 
@@ -40,29 +43,30 @@ func seal(v any) ([]byte, error) {
 func unseal(b []byte, v any) error {
 	b, rest, ok := bytes.Cut(b, []byte("\n"))
 	if !ok || len(b) < 10 || b[8] != ' ' || len(bytes.Trim(rest, "\x00 \n")) != 0 {
-		return errCorrupt
+		return ErrCorrupt
 	}
 	sum, err := strconv.ParseUint(string(b[:8]), 16, 32)
 	if err != nil || uint32(sum) != crc32.Checksum(b[9:], crc32.MakeTable(crc32.Castagnoli)) {
-		return errCorrupt
+		return ErrCorrupt
 	}
 	if err := json.Unmarshal(b[9:], v); err != nil {
-		return errCorrupt
+		return ErrCorrupt
 	}
 	return nil
 }
 
-// readRecord reads a record into v: fs.ErrNotExist when there is none, errCorrupt
+// Read reads a record into v: fs.ErrNotExist when there is none, ErrCorrupt
 // when it cannot be trusted.
-func readRecord(path string, v any) error {
-	b, err := readFile(path)
+func Read(path string, v any) error {
+	b, err := Slurp(path)
 	if err != nil {
 		return err
 	}
 	return unseal(b, v)
 }
 
-func readFile(path string) ([]byte, error) {
+// Slurp reads a file that is no link.
+func Slurp(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
@@ -71,15 +75,15 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxRecord))
 }
 
-// durability says how a record is written.
-type durability struct {
-	sync                  bool
-	tmp, renamed, durable string // failpoints
+// Durability says how a record is written.
+type Durability struct {
+	Sync                  bool   // it survives a power failure
+	Tmp, Renamed, Durable string // failpoints
 }
 
-// writeRecord makes the record appear whole: temporary file, sync, rename, sync of
+// Write makes the record appear whole: temporary file, sync, rename, sync of
 // the directory.
-func writeRecord(dir, name string, v any, d durability) error {
+func Write(dir, name string, v any, d Durability) error {
 	b, err := seal(v)
 	if err != nil {
 		return err
@@ -98,7 +102,7 @@ func writeRecord(dir, name string, v any, d durability) error {
 	if err == nil {
 		err = f.Truncate(int64(len(b)))
 	}
-	if err == nil && d.sync {
+	if err == nil && d.Sync {
 		err = f.Sync()
 	}
 	if cerr := f.Close(); err == nil {
@@ -107,23 +111,23 @@ func writeRecord(dir, name string, v any, d durability) error {
 	if err != nil {
 		return err
 	}
-	failpoint(d.tmp)
+	failpoint.Hit(d.Tmp)
 	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	failpoint(d.renamed)
-	if d.sync {
+	failpoint.Hit(d.Renamed)
+	if d.Sync {
 		if err := folder.Sync(); err != nil {
 			return err
 		}
 	}
-	failpoint(d.durable)
+	failpoint.Hit(d.Durable)
 	return nil
 }
 
-// reserve takes the space of a record up front, so that it can be written when the
+// Reserve takes the space of a record up front, so that it can be written when the
 // disk is full.
-func reserve(dir, name string, size int64) error {
+func Reserve(dir, name string, size int64) error {
 	f, err := os.OpenFile(filepath.Join(dir, "."+name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -136,13 +140,38 @@ func reserve(dir, name string, size int64) error {
 	return err
 }
 
-// exists is false only when the file is certainly not there: whoever cannot look must
+// Exists is false only when the file is certainly not there: whoever cannot look must
 // not conclude that something did not happen.
-func exists(path string) bool {
+func Exists(path string) bool {
 	_, err := os.Lstat(path)
-	return !isNotExist(err)
+	return !NotThere(err)
 }
 
-func isNotExist(err error) bool {
+// NotThere reports whether an error says that there is no such file.
+func NotThere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+}
+
+// Cut bounds a text that goes into a record of limited size.
+func Cut(s string) string {
+	const limit = 500
+	if len(s) > limit {
+		return s[:limit] + "..."
+	}
+	return s
+}
+
+// Use returns the bytes that the files of a run take on the disk.
+func Use(dir string) (n int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(dir, e.Name()), &st) == nil {
+			n += st.Blocks * 512
+		}
+	}
+	return n
 }

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package local
+package spool
 
 import (
 	"encoding/binary"
@@ -16,21 +16,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
-// readSpool reads kept output at the logical offset from. total is the end of the
+// Read reads kept output at the logical offset from. total is the end of the
 // stream if it is known, else -1. It looks at the gap again after the data, since the
 // gap is written before data goes.
-func readSpool(dir string, split bool, from int64, maxBytes int, total int64) (c shell.Chunk, err error) {
+func Read(dir string, split bool, from int64, maxBytes int, total int64) (c shell.Chunk, err error) {
 	for {
-		c, again, err := readSpoolOnce(dir, split, from, maxBytes, total)
+		c, again, err := readOnce(dir, split, from, maxBytes, total)
 		if err != nil || !again {
 			return c, err
 		}
 	}
 }
 
-func readSpoolOnce(dir string, split bool, from int64, maxBytes int, total int64) (c shell.Chunk, again bool, err error) {
+func readOnce(dir string, split bool, from int64, maxBytes int, total int64) (c shell.Chunk, again bool, err error) {
 	g, err := readGap(dir)
 	if err != nil {
 		return c, false, err
@@ -42,7 +43,7 @@ func readSpoolOnce(dir string, split bool, from int64, maxBytes int, total int64
 	}
 	suffix, base := g.file(c.Next)
 	out, err := os.OpenFile(filepath.Join(dir, nameOut+suffix), os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if isNotExist(err) {
+	if files.NotThere(err) {
 		now, err := readGap(dir)
 		return omitTail(c, total), now != g, err
 	}
@@ -74,7 +75,7 @@ func readSpoolOnce(dir string, split bool, from int64, maxBytes int, total int64
 	c.Frames = []shell.Frame{{Off: c.Next, Data: buf}}
 	if split {
 		if c.Frames, err = splitFrames(filepath.Join(dir, nameIndex+suffix), g, c.Next, buf); err != nil {
-			if isNotExist(err) {
+			if files.NotThere(err) {
 				now, gerr := readGap(dir)
 				return c, now != g, errors.Join(gerr, onlyIf(now == g, err))
 			}
@@ -99,8 +100,8 @@ func onlyIf(cond bool, err error) error {
 	return nil
 }
 
-// spoolEnd returns the offset after the last byte that is kept.
-func spoolEnd(dir string) int64 {
+// End returns the offset after the last byte that is kept.
+func End(dir string) int64 {
 	g, err := readGap(dir)
 	if err != nil || g.Seg == 0 {
 		return fileSize(filepath.Join(dir, nameOut))
@@ -133,11 +134,20 @@ func omitTail(c shell.Chunk, total int64) shell.Chunk {
 	return c
 }
 
+// Omitted returns how many bytes were dropped in the middle, as far as it is known.
+func Omitted(dir string) int64 {
+	g, err := readGap(dir)
+	if err != nil {
+		return 0
+	}
+	return g.To - g.From
+}
+
 func readGap(dir string) (g gap, err error) {
 	for range 100 {
 		var b []byte
-		b, err = readFile(filepath.Join(dir, nameGap))
-		if isNotExist(err) {
+		b, err = files.Slurp(filepath.Join(dir, nameGap))
+		if files.NotThere(err) {
 			return gap{}, nil
 		}
 		if err != nil {

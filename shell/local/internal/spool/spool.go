@@ -3,7 +3,9 @@
 
 //go:build linux
 
-package local
+// Package spool keeps the output of a run: bounded, counted in full, and read by
+// offset, also while it is written.
+package spool
 
 import (
 	"encoding/binary"
@@ -17,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
 // The spool of a run is the file "out", whose file offsets are the logical offsets.
@@ -24,9 +27,18 @@ import (
 // shifted left by two and the stream. When the middle is dropped, "out.gap" says so
 // before the bytes go, so that nobody takes a hole for output.
 
+// Window is how many unacknowledged bytes an attached reader may have before it holds
+// the command back.
+const Window = 4 << 20
+
+// Names of the files.
 const (
-	window    = 4 << 20 // unacknowledged bytes after which an attached reader holds the command back
-	copySize  = 64 << 10
+	nameOut   = "out"
+	nameIndex = "out.idx"
+	nameGap   = "out.gap"
+)
+
+const (
 	blockSize = 4096
 	gapSize   = 128 // of the file
 	gapSum    = 48  // where its checksum is
@@ -66,7 +78,7 @@ func (g gap) encode() []byte {
 
 func decodeGap(b []byte) (g gap, err error) {
 	if len(b) < gapSize || binary.LittleEndian.Uint32(b[gapSum:]) != crc32.Checksum(b[:gapSum], crc32.MakeTable(crc32.Castagnoli)) {
-		return g, errCorrupt
+		return g, files.ErrCorrupt
 	}
 	for i, p := range g.numbers() {
 		*p = int64(binary.LittleEndian.Uint64(b[8*i:]))
@@ -77,16 +89,15 @@ func decodeGap(b []byte) (g gap, err error) {
 // mark is a place where output may be cut: from off on, the index begins at ipos.
 type mark struct{ off, ipos int64 }
 
-// spool keeps output, within its bounds, and counts all of it. It never blocks its
+// Spool keeps output, within its bounds, and counts all of it. It never blocks its
 // writer for want of disk.
 //
 // Concurrency: all fields are under mu; changed is signalled when output or holds
 // change.
-type spool struct {
+type Spool struct {
 	dir              string
 	head, tail, step int64
 	split            bool
-	limit            int64 // 0: none
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -103,39 +114,37 @@ type spool struct {
 	kept    int64 // bytes written before an error
 	per     [3]int64
 	err     error
-	holds   map[*hold]struct{}
+	holds   map[*Hold]struct{}
 	open    bool // output does not wait for holds
 	onWrite func(total int64)
 }
 
-// hold is one attached reader's acknowledged offset.
-type hold struct{ acked int64 }
+// Hold is one attached reader's acknowledged offset.
+type Hold struct{ acked int64 }
 
-func newSpool(dir string, o shell.Output, split bool) *spool {
-	s := &spool{
+// New returns the spool of the run in dir. It makes no file yet.
+func New(dir string, o shell.Output, split bool) *Spool {
+	s := &Spool{
 		dir: dir, head: roundUp(o.SpoolHead), tail: o.SpoolTail, split: split, imark: -1,
-		last: math.MaxUint8, holds: map[*hold]struct{}{},
+		last: math.MaxUint8, holds: map[*Hold]struct{}{},
 	}
 	s.step = min(maxStep, max(64<<10, o.SpoolTail/16))
-	if o.OnLimit == shell.StopAtLimit {
-		s.limit = o.Limit
-	}
 	s.changed = sync.NewCond(&s.mu)
 	return s
 }
 
 func roundUp(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
 
-// write keeps p as the next output. Errors of the disk end the keeping, not the
+// Write keeps p as the next output. Errors of the disk end the keeping, not the
 // counting.
-func (s *spool) write(st shell.Stream, p []byte) (total int64) {
+func (s *Spool) Write(st shell.Stream, p []byte) (total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
 		if s.err = s.keepLocked(st, p); s.err == nil {
 			s.kept += int64(len(p))
 		} else {
-			s.kept = max(s.kept, spoolEnd(s.dir)) // a part of p, perhaps
+			s.kept = max(s.kept, End(s.dir)) // a part of p, perhaps
 		}
 	}
 	s.total += int64(len(p))
@@ -151,7 +160,7 @@ func (s *spool) write(st shell.Stream, p []byte) (total int64) {
 }
 
 // keepLocked writes p, cut where a new file begins.
-func (s *spool) keepLocked(st shell.Stream, p []byte) error {
+func (s *Spool) keepLocked(st shell.Stream, p []byte) error {
 	for off := s.total; len(p) > 0; {
 		n := int64(len(p))
 		if s.gap.Seg > 0 {
@@ -169,7 +178,7 @@ func (s *spool) keepLocked(st shell.Stream, p []byte) error {
 	return nil
 }
 
-func (s *spool) putLocked(st shell.Stream, off int64, p []byte) error {
+func (s *Spool) putLocked(st shell.Stream, off int64, p []byte) error {
 	suffix, base := s.gap.file(off)
 	if s.out == nil || base != s.base {
 		if err := s.nextFileLocked(suffix, base); err != nil {
@@ -192,7 +201,7 @@ func (s *spool) putLocked(st shell.Stream, off int64, p []byte) error {
 	return err
 }
 
-func (s *spool) nextFileLocked(suffix string, base int64) error {
+func (s *Spool) nextFileLocked(suffix string, base int64) error {
 	if err := s.closeLocked(); err != nil {
 		return err
 	}
@@ -205,7 +214,7 @@ func (s *spool) nextFileLocked(suffix string, base int64) error {
 }
 
 // closeLocked makes the current files durable and closes them.
-func (s *spool) closeLocked() (err error) {
+func (s *Spool) closeLocked() (err error) {
 	for _, f := range []**os.File{&s.idx, &s.out} {
 		if *f == nil {
 			continue
@@ -221,7 +230,7 @@ func (s *spool) closeLocked() (err error) {
 	return err
 }
 
-func (s *spool) indexLocked(st shell.Stream, off int64, suffix string) error {
+func (s *Spool) indexLocked(st shell.Stream, off int64, suffix string) error {
 	if s.idx == nil {
 		f, err := os.OpenFile(filepath.Join(s.dir, nameIndex+suffix), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -240,7 +249,7 @@ func (s *spool) indexLocked(st shell.Stream, off int64, suffix string) error {
 }
 
 // trimLocked drops what lies between head and tail, as far as no reader holds it.
-func (s *spool) trimLocked() {
+func (s *Spool) trimLocked() {
 	to := s.total - s.tail
 	if m, ok := s.heldLocked(); ok {
 		to = min(to, m)
@@ -271,7 +280,7 @@ func (s *spool) trimLocked() {
 }
 
 // dropLocked drops a part of the one file.
-func (s *spool) dropLocked(g gap) error {
+func (s *Spool) dropLocked(g gap) error {
 	from := max(s.gap.To, g.From)
 	if err := s.writeGapLocked(g); err != nil {
 		return err
@@ -285,7 +294,7 @@ func (s *spool) dropLocked(g gap) error {
 	return nil
 }
 
-func (s *spool) writeGapLocked(g gap) error {
+func (s *Spool) writeGapLocked(g gap) error {
 	f, err := os.OpenFile(filepath.Join(s.dir, nameGap), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -302,7 +311,7 @@ func (s *spool) writeGapLocked(g gap) error {
 
 // dropFilesLocked drops the files that end before to. The first time, what there is
 // becomes the head, and files begin here.
-func (s *spool) dropFilesLocked(to int64) error {
+func (s *Spool) dropFilesLocked(to int64) error {
 	if s.gap.Seg == 0 {
 		if s.total < s.head+s.step || to <= 0 {
 			return nil
@@ -317,7 +326,7 @@ func (s *spool) dropFilesLocked(to int64) error {
 			return err
 		}
 		for _, name := range []string{nameOut, nameIndex} {
-			if err := os.Remove(filepath.Join(s.dir, name+suffix)); err != nil && !isNotExist(err) {
+			if err := os.Remove(filepath.Join(s.dir, name+suffix)); err != nil && !files.NotThere(err) {
 				return err
 			}
 		}
@@ -334,7 +343,7 @@ func punch(f *os.File, from, to int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }
 
-func (s *spool) heldLocked() (minAcked int64, ok bool) {
+func (s *Spool) heldLocked() (minAcked int64, ok bool) {
 	minAcked = math.MaxInt64
 	for h := range s.holds {
 		minAcked = min(minAcked, h.acked)
@@ -342,15 +351,15 @@ func (s *spool) heldLocked() (minAcked int64, ok bool) {
 	return minAcked, len(s.holds) > 0
 }
 
-// waitRoom waits until the attached readers leave room. wait is called when it has
+// WaitRoom waits until the attached readers leave room. wait is called when it has
 // to wait, and again when that is over.
-func (s *spool) waitRoom(blocked func(bool)) {
+func (s *Spool) WaitRoom(blocked func(bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waited := false
 	for {
 		m, ok := s.heldLocked()
-		if !ok || s.open || s.total-m < window {
+		if !ok || s.open || s.total-m < Window {
 			break
 		}
 		if !waited {
@@ -364,17 +373,24 @@ func (s *spool) waitRoom(blocked func(bool)) {
 	}
 }
 
-// addHold makes a reader's hold known.
-func (s *spool) addHold(from int64) *hold {
-	h := &hold{acked: from}
+// OnWrite has fn called after every write; it must not call the spool.
+func (s *Spool) OnWrite(fn func(total int64)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onWrite = fn
+}
+
+// AddHold makes a reader's hold known.
+func (s *Spool) AddHold(from int64) *Hold {
+	h := &Hold{acked: from}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holds[h] = struct{}{}
 	return h
 }
 
-// ack raises a hold's offset and returns how much output there is.
-func (s *spool) ack(h *hold, off int64) int64 {
+// Ack raises a hold's offset and returns how much output there is.
+func (s *Spool) Ack(h *Hold, off int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.acked = max(h.acked, min(off, s.total))
@@ -382,8 +398,8 @@ func (s *spool) ack(h *hold, off int64) int64 {
 	return s.total
 }
 
-// drop ends a hold and returns how many are left.
-func (s *spool) drop(h *hold) int {
+// Drop ends a hold and returns how many are left.
+func (s *Spool) Drop(h *Hold) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holds, h)
@@ -391,17 +407,17 @@ func (s *spool) drop(h *hold) int {
 	return len(s.holds)
 }
 
-// ignoreHolds lets output pass without waiting for readers, for the end of a run
+// IgnoreHolds lets output pass without waiting for readers, for the end of a run
 // that is being stopped. What is not acknowledged is not dropped all the same.
-func (s *spool) ignoreHolds() {
+func (s *Spool) IgnoreHolds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = true
 	s.changed.Broadcast()
 }
 
-// finish makes the output durable and puts the counts into e.
-func (s *spool) finish(e *shell.Exit) {
+// Finish makes the output durable and puts the counts into e.
+func (s *Spool) Finish(e *shell.Exit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.closeLocked(); s.err == nil {
@@ -410,15 +426,6 @@ func (s *spool) finish(e *shell.Exit) {
 	e.TotalBytes, e.StdoutBytes, e.StderrBytes = s.total, s.per[shell.Stdout], s.per[shell.Stderr]
 	e.OmittedBytes = max(0, s.gap.To-s.gap.From) + s.total - s.kept
 	if s.err != nil {
-		e.SpoolError = cut(s.err.Error())
+		e.SpoolError = files.Cut(s.err.Error())
 	}
-}
-
-// cut bounds a text that goes into a record of limited size.
-func cut(s string) string {
-	const limit = 500
-	if len(s) > limit {
-		return s[:limit] + "..."
-	}
-	return s
 }
