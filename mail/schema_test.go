@@ -97,6 +97,12 @@ func TestTicketRules(t *testing.T) {
 	if _, err := used.Claim("d", 2, noon(2)); !fault.Is(err, fault.UnknownOutcome) {
 		t.Errorf("by the next attempt: %v", err)
 	}
+	if _, err := used.Claim("other", 2, noon(2)); !fault.Is(err, fault.UnknownOutcome) {
+		t.Errorf("by the next attempt with other arguments: %v", err)
+	}
+	if _, err := used.Claim("other", 1, noon(2)); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("other arguments by the same attempt: %v", err)
+	}
 	used.Settled = true
 	if _, err := used.Claim("d", 2, noon(2)); !fault.Is(err, fault.Conflict) {
 		t.Errorf("after it has run: %v", err)

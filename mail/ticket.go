@@ -165,15 +165,17 @@ func (t Ticket) Withdraw(now time.Time) (_ Ticket, changed bool) {
 }
 
 // Claim uses an approval for the arguments of that digest, once. An approval that
-// the same attempt has claimed is claimed again without effect.
+// the same attempt has claimed is claimed again without effect. That it was used comes
+// before what it is wanted for now: who wants other arguments after an interrupted
+// call does not know what became of that call either.
 func (t Ticket) Claim(digest string, attempt int64, now time.Time) (Ticket, error) {
 	switch {
-	case !t.Approves(digest):
-		return t, ErrDenied
 	case t.Settled:
 		return t, ErrUsed
 	case !t.ClaimedAt.IsZero() && t.ClaimedBy != attempt:
 		return t, ErrClaimed
+	case !t.Approves(digest):
+		return t, ErrDenied
 	}
 	t.ClaimedAt, t.ClaimedBy = now, attempt
 	return t, nil
