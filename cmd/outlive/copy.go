@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -40,7 +41,7 @@ type copier struct {
 	next  int64       // what is printed
 	ended bool        // everything is printed
 	exit  *shell.Exit // how the command ended, by its own record; nil when it did not run
-	err   error       // why output could not be read
+	err   error       // why not everything is printed
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -66,17 +67,30 @@ func (c *copier) start(ctx context.Context, loan *command.Loan, stdin bool) {
 		case <-ctx.Done():
 			return
 		}
-		b, err := c.app.commands.Backend(&task.Record{ID: c.id})
-		if err != nil {
-			return
-		}
-		if c.ended = c.follow(ctx, b, stdin); !c.ended {
-			return
-		}
-		if x, err := b.Wait(ctx, command.RunID(c.id)); err == nil {
-			c.exit = &x
-		}
+		c.err = c.all(ctx, stdin)
 	})
+}
+
+// errStopped is why copying ended when it was asked to.
+var errStopped = errors.New("copying was stopped")
+
+// all copies to the end, and returns why it did not come to it.
+func (c *copier) all(ctx context.Context, stdin bool) error {
+	b, err := c.app.commands.Backend(&task.Record{ID: c.id})
+	if err != nil {
+		return err
+	}
+	if err := c.follow(ctx, b, stdin); err != nil {
+		return err
+	}
+	c.ended = true
+	x, err := b.Wait(ctx, command.RunID(c.id))
+	if err != nil {
+		return nil //nolint:nilerr // it never ran; its record says why
+	}
+	c.exit = &x
+	c.lost += max(0, x.TotalBytes-c.next) // none, unless the spool and its record differ
+	return nil
 }
 
 // unhook lets a stop know that there is nothing to let go any more.
@@ -86,39 +100,46 @@ func (c *copier) unhook() {
 	c.app.pause = nil
 }
 
-// follow copies until the end and reports whether it came to it. While the process
-// is stopped it holds nothing back.
-func (c *copier) follow(ctx context.Context, b shell.Recoverable, stdin bool) bool {
+// follow copies until the end. While the process is stopped it holds nothing back.
+func (c *copier) follow(ctx context.Context, b shell.Recoverable, stdin bool) error {
 	for {
 		at, err := b.Attach(ctx, command.RunID(c.id), c.next)
-		if err != nil {
-			return fault.Is(err, fault.NotFound) && ctx.Err() == nil // it never started; its record says why
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = at.Close()
+			}
+			return errStopped
+		case fault.Is(err, fault.NotFound) && c.next == 0:
+			return nil // it never started; its record says why
+		case err != nil:
+			return err
 		}
 		one, yield := context.WithCancel(ctx)
 		c.mu.Lock()
 		c.yield = yield
 		paused := c.paused
 		c.mu.Unlock()
-		ended := false
+		err = errStopped
 		if paused == nil {
 			if stdin {
 				c.app.group.Go("stdin", func(context.Context) { c.feed(ctx, at) })
 			}
-			ended = c.copy(one, at)
+			err = c.copy(one, at)
 		}
 		_ = at.Close()
 		yield()
 		c.mu.Lock()
 		paused, away := c.paused, c.away
 		c.mu.Unlock()
-		if ended || paused == nil || ctx.Err() != nil {
-			return ended
+		if !errors.Is(err, errStopped) || paused == nil || ctx.Err() != nil {
+			return err
 		}
 		close(away)
 		select {
 		case <-paused:
 		case <-ctx.Done():
-			return false
+			return errStopped
 		}
 	}
 }
@@ -149,18 +170,17 @@ func (c *copier) pause() (resume func()) {
 // about two seconds.
 const readTries = 8
 
-// copy prints output and reports whether it came to the end. A read that fails is
-// repeated on the same attachment, so that nothing is dropped meanwhile.
-func (c *copier) copy(ctx context.Context, at shell.Attachment) bool {
+// copy prints output to its end. A read that fails is repeated on the same
+// attachment, so that nothing is dropped meanwhile.
+func (c *copier) copy(ctx context.Context, at shell.Attachment) error {
 	for tries := 0; ; {
 		ch, err := at.Read(ctx, 0)
 		if err != nil {
 			if tries++; ctx.Err() != nil {
-				return false
+				return errStopped
 			}
 			if tries > readTries {
-				c.err = err
-				return false
+				return err
 			}
 			select {
 			case <-time.After(time.Duration(1<<tries) * 4 * time.Millisecond):
@@ -179,15 +199,15 @@ func (c *copier) copy(ctx context.Context, at shell.Attachment) bool {
 			}
 			if _, err := w.Write(f.Data); err != nil {
 				c.gone(errCallerGone)
-				return false
+				return errStopped
 			}
 		}
 		c.next = ch.Next
-		if err := at.Ack(ch.Next); err != nil && !ch.End {
-			return false
-		}
 		if ch.End {
-			return true
+			return nil
+		}
+		if err := at.Ack(ch.Next); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("acknowledge output: %w", err)
 		}
 	}
 }
@@ -230,7 +250,7 @@ func (c *copier) ran() bool {
 		return false
 	}
 	st, err := b.Recover(context.Background(), command.RunID(c.id))
-	return err != nil || st.Started || st.Exit != nil || st.Phase == shell.Live
+	return err != nil || st.Started || st.Exit != nil || st.Phase == shell.Live || st.Reason == shell.ReasonReleased
 }
 
 // abandon stops printing: the task goes on without this reader.

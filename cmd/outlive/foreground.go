@@ -127,7 +127,7 @@ func (r *watched) outcome(out outlive.Outcome) error {
 	switch code := r.sig.code(); {
 	case c.lost > 0:
 		return &coded{code: exitOwn, err: fmt.Errorf("%d bytes of output were lost", c.lost)}
-	case c.err != nil:
+	case c.err != nil && !errors.Is(c.err, errStopped):
 		return &coded{code: exitOwn, err: fmt.Errorf("output after %d bytes could not be read (outlive logs %s): %w", c.next, out.Task.ID, c.err)}
 	case out.Detached:
 		return r.left(out.Task.ID)
