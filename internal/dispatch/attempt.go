@@ -41,6 +41,7 @@ type attempt struct {
 	detached chan struct{}
 	done     chan struct{}
 	before   *attempt // of the same task, over but still winding up here
+	freed    bool     // its slot is given away; under the dispatcher's mu
 
 	mu         sync.Mutex
 	isDetached bool
@@ -72,6 +73,9 @@ func (d *Dispatcher) begin(rec task.Record) *attempt {
 		old.revoke(work.ErrFenced)
 		a.before = old
 	}
+	if a.before != nil && a.before.freed {
+		d.ended--
+	}
 	d.attempts[rec.ID] = a
 	drain := d.draining && (a.ex.Drains || a.ex.Recoverable)
 	d.mu.Unlock()
@@ -88,16 +92,33 @@ func (d *Dispatcher) begin(rec task.Record) *attempt {
 // over reports whether the attempt owns nothing any more: it is to write nothing.
 func (a *attempt) over() bool { return a.life.Err() != nil }
 
+// free gives the attempt's slot away before anybody learns of its end, who may want
+// to start the next task in it.
+func (a *attempt) free() {
+	a.d.mu.Lock()
+	defer a.d.mu.Unlock()
+	if !a.freed && a.d.attempts[a.rec.ID] == a {
+		a.freed = true
+		a.d.ended++
+	}
+}
+
 // leave takes the attempt off the books.
 func (a *attempt) leave() {
 	a.d.mu.Lock()
 	if a.d.attempts[a.rec.ID] == a {
 		delete(a.d.attempts, a.rec.ID)
+		if a.freed {
+			a.d.ended--
+		}
 	}
+	backlog := a.d.backlog
 	a.d.mu.Unlock()
 	a.revoke(context.Canceled)
 	close(a.done)
-	ring(a.d.pending)
+	if backlog {
+		ring(a.d.pending) // what waits for a slot has one
+	}
 }
 
 func (a *attempt) serve() {
@@ -229,6 +250,7 @@ func (a *attempt) commit(ctx context.Context, fn func(store.Tx) (apply.Outcome, 
 	})
 	a.heed(err)
 	if err == nil && out.Record.State.Terminal() {
+		a.free()
 		a.d.hub.Settle(&out.Record)
 	}
 	return out.Record, err

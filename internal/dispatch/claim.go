@@ -34,7 +34,8 @@ func (d *Dispatcher) claimLoop(ctx context.Context) {
 		for ctx.Err() == nil {
 			free := d.free()
 			if free <= 0 {
-				break // the end of an attempt rings
+				d.setBacklog(true) // for all we know; the end of an attempt rings
+				break
 			}
 			n, next, err := d.claim(ctx, keys, free)
 			if err != nil {
@@ -58,7 +59,50 @@ func (d *Dispatcher) free() int {
 	if d.draining {
 		return 0
 	}
-	return d.o.Slots - len(d.attempts)
+	return d.freeLocked()
+}
+
+func (d *Dispatcher) freeLocked() int { return d.o.Slots - len(d.attempts) + d.ended - d.launches }
+
+// reserve takes a slot for a task that is being created, if one is free and nothing
+// is known to wait for it. What is created under it starts in that very transaction,
+// which is one commit less than to find it pending and claim it. Once something does
+// wait, nothing is started past it until the claim loop has seen to it.
+// The lease returned is zero without a slot.
+func (d *Dispatcher) reserve(r *task.Record) task.Lease {
+	if !r.DueAt.IsZero() || r.Queue != "" || r.ConcurrencyKey != "" {
+		return task.Lease{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.backlog, d.draining, d.lease.IsZero():
+		return task.Lease{}
+	case d.freeLocked() <= 0:
+		d.backlog = true // this one
+		return task.Lease{}
+	}
+	d.launches++
+	return d.lease
+}
+
+// hold takes a slot whether one is free or not.
+func (d *Dispatcher) hold() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.launches++
+}
+
+// unreserve gives the slot back: to the attempt, if there is one.
+func (d *Dispatcher) unreserve() {
+	d.mu.Lock()
+	d.launches--
+	backlog := d.backlog
+	d.mu.Unlock()
+	ring(d.launched)
+	if backlog {
+		ring(d.pending)
+	}
 }
 
 // claim starts up to n due tasks in one transaction. With none it returns how long
@@ -71,8 +115,12 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 	}
 	for page := min(n, store.DefaultPage); ; page = store.MaxPage {
 		due, next, err := d.due(ctx, executors, page)
-		if err != nil || len(due) == 0 {
-			return 0, next, err
+		if err != nil {
+			return 0, 0, err
+		}
+		if len(due) == 0 {
+			d.setBacklog(false)
+			return 0, next, nil
 		}
 		got, err := d.take(ctx, thin(due, n), n, lease)
 		if err != nil {
@@ -81,6 +129,7 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 		for _, r := range got {
 			d.begin(r)
 		}
+		d.setBacklog(len(got) < len(due) || len(due) == page)
 		if len(got) > 0 || len(due) < page || page == store.MaxPage {
 			return len(got), next, nil
 		}
@@ -103,6 +152,12 @@ func (d *Dispatcher) due(ctx context.Context, executors []string, limit int) (du
 		return err
 	})
 	return due, next, err
+}
+
+func (d *Dispatcher) setBacklog(b bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.backlog = b
 }
 
 // thin leaves out what cannot be started beside the others: more than n of a queue,
@@ -259,12 +314,23 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err er
 		d.claims[l.Observer] = struct{}{}
 		d.mu.Unlock()
 	}
+	asked := l.Here
+	var lease task.Lease
+	if asked {
+		d.hold()
+	} else {
+		lease = d.reserve(&l.Create.Record)
+		l.Here = !lease.IsZero()
+	}
+	if l.Here {
+		defer d.unreserve()
+	}
 	for range launchTries {
-		var lease task.Lease
-		if out, lease, err = d.launch(ctx, &l); !errors.Is(err, apply.ErrLease) {
+		if out, lease, err = d.launch(ctx, &l, lease); !errors.Is(err, apply.ErrLease) {
 			break
 		}
 		d.lapse(lease) // it ran out meanwhile: that is ours to know, not the caller's
+		l.Here, lease = asked, task.Lease{}
 	}
 	if errors.Is(err, apply.ErrLease) {
 		err = errNoLease // fenced is an answer to attempts
@@ -284,12 +350,15 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err er
 // errNoLease says that this worker's leases run out before anything is done under them.
 var errNoLease = fault.New(fault.Unavailable, "the store is too slow for the length of the lease")
 
-func (d *Dispatcher) launch(ctx context.Context, l *Launch) (out Launched, lease task.Lease, err error) {
+// launch makes one try, under the lease where one is given.
+func (d *Dispatcher) launch(ctx context.Context, l *Launch, lease task.Lease) (out Launched, _ task.Lease, err error) {
 	rec := &l.Create.Record
 	keys := append(apply.CreateKeys(rec), startKeys(rec)...)
 	if l.Here || l.Observer != "" {
-		if lease, err = d.ensure(ctx); err != nil {
-			return Launched{}, lease, err
+		if lease.IsZero() {
+			if lease, err = d.ensure(ctx); err != nil {
+				return Launched{}, lease, err
+			}
 		}
 		keys = append(keys, store.WorkerKey(lease.Worker), store.ObserversKey(rec.ID))
 	}

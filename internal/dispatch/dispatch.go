@@ -100,6 +100,7 @@ type Dispatcher struct {
 	renewed  chan struct{} // tells the guard that until moved, cap 1
 	register chan struct{} // lock of capacity one: who holds it may register
 	quit     chan struct{} // closed when the drain's patience is over
+	launched chan struct{} // doorbell of Stop: a launch that may start here is over, cap 1
 
 	mu       sync.Mutex
 	attempts map[task.ID]*attempt
@@ -115,6 +116,9 @@ type Dispatcher struct {
 	draining bool
 	gaveUp   bool
 	started  bool
+	backlog  bool // pending tasks wait for a slot, or nobody has looked yet
+	launches int  // slots taken by creations under way that may start here
+	ended    int  // attempts whose end is committed: they need no slot any more
 }
 
 // New returns a dispatcher that has started nothing.
@@ -122,9 +126,9 @@ func New(st store.Store, hub *record.Hub, reg Registry, o Options) *Dispatcher {
 	d := &Dispatcher{
 		st: st, hub: hub, reg: reg, o: o.withDefaults(), host: alive.Here(),
 		pending: make(chan struct{}, 1), control: make(chan struct{}, 1), told: make(chan struct{}, 1),
-		renewed: make(chan struct{}, 1), register: make(chan struct{}, 1), quit: make(chan struct{}),
+		renewed: make(chan struct{}, 1), register: make(chan struct{}, 1), quit: make(chan struct{}), launched: make(chan struct{}, 1),
 		attempts: map[task.ID]*attempt{}, looks: map[task.ID]struct{}{}, missing: map[held]int{},
-		claims: map[string]struct{}{}, loose: map[string]int{},
+		claims: map[string]struct{}{}, loose: map[string]int{}, backlog: true,
 	}
 	hub.Listen(d.hint)
 	return d
@@ -214,22 +218,25 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 // ended: what is not given back then is found by others when the lease ends.
 const tidyTime = 10 * time.Second
 
-// awaitAttempts waits until no attempt is left or ctx ends.
+// awaitAttempts waits until no attempt is left, and none that is about to be, or ctx
+// ends.
 func (d *Dispatcher) awaitAttempts(ctx context.Context) error {
 	for {
 		d.mu.Lock()
-		var next *attempt
+		var done <-chan struct{}
 		names := make([]string, 0, len(d.attempts))
 		for id, a := range d.attempts {
-			next = a
+			done = a.done
 			names = append(names, string(id))
 		}
+		launches := d.launches
 		d.mu.Unlock()
-		if next == nil {
+		if done == nil && launches == 0 {
 			return nil
 		}
 		select {
-		case <-next.done:
+		case <-done:
+		case <-d.launched:
 		case <-ctx.Done():
 			return fmt.Errorf("stop worker: still running: %v: %w", names, context.Cause(ctx))
 		}

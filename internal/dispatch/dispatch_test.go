@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/internal/dispatch"
 	"github.com/outlive-dev/outlive/journal"
@@ -227,6 +228,78 @@ func TestPriorityThenAge(t *testing.T) {
 			t.Errorf("order (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// What finds a free slot starts in the transaction that creates it, unless something
+// waits: nothing overtakes.
+func TestStartsInItsOwnCreation(t *testing.T) {
+	bubble(t, func(t *testing.T, env *outlivetest.Env) {
+		var order []string
+		env.Register(work.Executor{Key: "job.v1", Run: func(_ context.Context, a *work.Attempt) work.Result {
+			order = append(order, string(a.ID()))
+			<-time.After(time.Second)
+			return work.Done(task.Payload{Media: "text/plain"})
+		}})
+		rt := env.Start(outlivetest.Main, &outlive.Options{Slots: 1}).Runtime()
+		env.Idle() // it has looked: nothing waits
+		submit := func(id task.ID, state task.State, priority int) {
+			t.Helper()
+			r, err := rt.Submit(t.Context(), outlive.Spec{ID: id, Executor: "job.v1", Priority: priority})
+			if err != nil || r.State != state {
+				t.Errorf("Submit(%s) = %s, %v, want it %s", id, outlivetest.Line(r), err, state)
+			}
+		}
+		submit("a", task.Running, 0)
+		submit("b", task.Pending, 0)
+		submit("c", task.Pending, -1)
+		pass(env, time.Second) // a has ended, c runs
+		submit("d", task.Pending, 0)
+		pass(env, 5*time.Second) // all have ended
+		submit("e", task.Running, 0)
+		pass(env, 5*time.Second)
+		if diff := cmp.Diff([]string{"a", "c", "b", "d", "e"}, order); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Real goroutines: a worker stops while tasks are being created that may start in it.
+// Each is done, or waits for the next worker: none was taken along.
+func TestStopBetweenSubmits(t *testing.T) {
+	t.Parallel()
+	env := outlivetest.New(t, &outlivetest.Options{Runtime: outlive.Options{Poll: 10 * time.Millisecond}})
+	env.Register(work.Executor{Key: "job.v1", Run: func(context.Context, *work.Attempt) work.Result {
+		runtime.Gosched()
+		return work.Done(task.Payload{Media: "text/plain"})
+	}})
+	for round := range 30 {
+		i := env.Instance(fmt.Sprint("w", round))
+		rt := i.Runtime()
+		var wg sync.WaitGroup
+		ids := make([]task.ID, 16)
+		for n := range ids {
+			wg.Go(func() {
+				ids[n] = task.ID(fmt.Sprintf("%d-%d", round, n))
+				_, err := rt.Submit(t.Context(), outlive.Spec{ID: ids[n], Executor: "job.v1"})
+				if err != nil && !fault.Is(err, fault.Closed) {
+					t.Errorf("Submit() = %v", err)
+				}
+			})
+			if n == len(ids)/2 {
+				wg.Go(func() {
+					if err := rt.Stop(t.Context()); err != nil {
+						t.Errorf("Stop() = %v", err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for _, id := range ids {
+			if r := env.Get(id); r.State != task.Completed && r.State != task.Pending {
+				t.Errorf("after Stop: %s", outlivetest.Line(r))
+			}
+		}
+	}
 }
 
 func TestNothingStarves(t *testing.T) {
