@@ -73,6 +73,7 @@ const (
 	KindInputWithdrawn  = "task.input_withdrawn"
 	KindPanic           = "task.panic"
 	KindOutput          = "output"
+	KindMessage         = "message"
 	KindAbandoned       = "event.abandoned"
 	KindGap             = "gap"
 	KindObserverOn      = "observer.attached"

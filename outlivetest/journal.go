@@ -51,6 +51,8 @@ func entryLine(e *journal.Entry) string {
 		if e.Final {
 			b.WriteString(" final")
 		}
+	} else if e.Event != "" {
+		b.WriteString(" " + e.Event)
 	}
 	if e.Kind == journal.KindPanic {
 		first, _, _ := strings.Cut(string(e.Data), "\n")

@@ -191,7 +191,7 @@ func TestRace_yield_mid_stream(t *testing.T) {
 		stale := func() {
 			e := journal.Entry{Stream: journal.StreamID(id), Event: "out", Part: "stale", Kind: journal.KindOutput, Data: []byte("stale")}
 			err := r.env.Store().Update(r.ctx, apply.PartKeys(id, e), func(tx store.Tx) error {
-				_, err := apply.Part(tx, id, task.Fence{Attempt: first.Attempt, Lease: first.Lease}, e, false)
+				_, _, err := apply.Part(tx, id, task.Fence{Attempt: first.Attempt, Lease: first.Lease}, e, apply.PartOptions{})
 				return err
 			})
 			r.oneOf(id, "a part of attempt 1", err, fault.Fenced)

@@ -193,7 +193,7 @@ func emit(event, data string, final, flush bool) Step {
 		if flush || p.ignore {
 			ctx = context.WithoutCancel(ctx)
 		}
-		err := p.a.Emit(ctx, work.Part{
+		_, err := p.a.Emit(ctx, work.Part{
 			Event: event, ID: fmt.Sprint(p.parts[event]), Media: "text/plain", Data: []byte(data), Final: final, Flush: flush,
 		})
 		if flush {

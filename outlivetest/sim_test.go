@@ -257,7 +257,7 @@ func (s *sim) stale() {
 		if err := apply.Live(tx, old.Lease); err != nil {
 			return err
 		}
-		_, err := apply.Part(tx, old.ID, f, e, false)
+		_, _, err := apply.Part(tx, old.ID, f, e, apply.PartOptions{})
 		return err
 	})
 	if err == nil {

@@ -526,7 +526,7 @@ func (s *stage) stale(l *line) string {
 	f := task.Fence{Attempt: s.number(l, "attempt"), Lease: task.Lease{Worker: "replaced", Epoch: 1}}
 	e := journal.Entry{Stream: journal.StreamID(r.Stream()), Event: "out", Part: "stale", Kind: journal.KindOutput, Data: []byte("stale")}
 	err := s.env.Store().Update(s.t.Context(), apply.PartKeys(id, e), func(tx store.Tx) error {
-		_, err := apply.Part(tx, id, f, e, false)
+		_, _, err := apply.Part(tx, id, f, e, apply.PartOptions{})
 		return err
 	})
 	return s.said(id, err)

@@ -181,7 +181,7 @@ func (s *step) end(state State, f *Failure, endedAt time.Time) {
 	r.Generation++
 	r.MailSealed, r.Stopping = true, false
 	r.Lease, r.Hold, r.DueAt = Lease{}, Hold{}, time.Time{}
-	r.Tickets, r.TicketsAll, r.SuspendReason, r.Candidate = nil, false, "", nil
+	r.Tickets, r.TicketsAll, r.SuspendReason, r.Candidate, r.OpenEvents = nil, false, "", nil, nil
 	r.DoneAt = s.now
 	if !endedAt.IsZero() && endedAt.Before(s.now) {
 		r.DoneAt = endedAt

@@ -75,6 +75,7 @@ func (c Start) apply(s *step) error {
 		r.StartedAt = s.now
 	}
 	s.journal(journal.KindStarted, Started{Attempt: r.Attempt, Worker: c.Lease.Worker, StopOnly: stopOnly})
+	s.abandon()
 	return nil
 }
 
@@ -92,6 +93,7 @@ func (c Adopt) apply(s *step) error {
 	}
 	s.take(c.Lease)
 	s.journal(journal.KindRecovered, Started{Attempt: r.Attempt, Worker: c.Lease.Worker})
+	s.abandon()
 	return nil
 }
 
@@ -188,11 +190,36 @@ func (c Progress) apply(s *step) error {
 	if err := s.write(c.Fence); err != nil {
 		return err
 	}
-	if !s.r.Progressed {
-		s.r.Progressed = true
-		s.touch()
+	r := &s.r
+	at := slices.Index(r.OpenEvents, c.Event)
+	switch {
+	case c.Event != "" && !c.Final && at < 0:
+		if len(r.OpenEvents) >= maxOpenEvents {
+			return overf("open events of one attempt", len(r.OpenEvents)+1, maxOpenEvents, "events")
+		}
+		r.OpenEvents = slices.Concat(r.OpenEvents, []string{c.Event})
+	case c.Final && at >= 0:
+		if r.OpenEvents = slices.Concat(r.OpenEvents[:at], r.OpenEvents[at+1:]); len(r.OpenEvents) == 0 {
+			r.OpenEvents = nil
+		}
+	case r.Progressed:
+		return nil
 	}
+	r.Progressed = true
+	s.touch()
 	return nil
+}
+
+// maxOpenEvents bounds how many events that nobody else can continue are open at once.
+const maxOpenEvents = 64
+
+// abandon closes the events that the attempt before left open and this one cannot
+// continue.
+func (s *step) abandon() {
+	for _, e := range s.r.OpenEvents {
+		s.fx = append(s.fx, Journal{Kind: journal.KindAbandoned, Closes: e})
+	}
+	s.r.OpenEvents = nil
 }
 
 func (c Complete) apply(s *step) error {

@@ -53,6 +53,7 @@ func Check(r Record) error {
 	must("T-6", r.MailSealed == ended, "the mailbox is sealed at the end and not before")
 	must("T-6", r.DoneAt.IsZero() != ended, "done_at is set at the end and not before")
 	must("T-6", !ended || r.Candidate == nil && len(r.Tickets) == 0, "a candidate or open tickets after the end")
+	must("T-6", !ended || len(r.OpenEvents) == 0, "an open event after the end")
 	must("T-6", r.State != Completed || r.Checkpoint == nil, "a checkpoint after completion")
 
 	must("T-7", intent || r.CancelReason == "" && r.CancelCode == "", "a cancel reason without an intent")

@@ -77,7 +77,15 @@ type CommitInput struct {
 
 // Progress notes that the attempt wrote a journal part: it only resets the
 // no-progress rule of Expire, moves no version, and is a no-op when already set.
-type Progress struct{ Fence Fence }
+//
+// Event names an event that no later attempt can continue; Final says that the part
+// was its last. While it is open the record lists it, and the start of the next
+// attempt closes it.
+type Progress struct {
+	Fence Fence
+	Event string
+	Final bool
+}
 
 // Complete ends the task with a result, or bounces it to pending when there is
 // unread input that the executor reads. EndedAt, when set, is the recorded end of

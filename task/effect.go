@@ -14,6 +14,8 @@ type Effect interface{ effect() }
 type Journal struct {
 	Kind string // journal.Kind*, snake case
 	Data any    // a small struct that marshals to JSON; nil for none
+	// Closes names an event that takes no more parts from here on.
+	Closes string
 }
 
 // Notify asks for a notice to the direct parent (or by the fallback of the mail

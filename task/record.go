@@ -178,7 +178,8 @@ type Record struct {
 	DueAt          time.Time `json:"due_at,omitzero"`
 	MaxAttempts    int       `json:"max_attempts,omitempty"` // limits Failures + 1; 0 means 1, and LostAttempts for lost workers
 	Failures       int       `json:"failures,omitempty"`
-	Progressed     bool      `json:"progressed,omitempty"` // since Start
+	Progressed     bool      `json:"progressed,omitempty"`  // since Start
+	OpenEvents     []string  `json:"open_events,omitempty"` // of the attempt, which no later one can continue
 	Backoff        Backoff   `json:"backoff,omitzero"`
 	Deadline       time.Time `json:"deadline,omitzero"`
 
@@ -221,6 +222,7 @@ func (r Record) Clone() Record {
 	r.Spec = r.Spec.clone()
 	r.Labels = maps.Clone(r.Labels)
 	r.Tickets = slices.Clone(r.Tickets)
+	r.OpenEvents = slices.Clone(r.OpenEvents)
 	if r.Checkpoint != nil {
 		c := *r.Checkpoint
 		c.Data = slices.Clone(c.Data)

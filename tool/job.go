@@ -8,9 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/stream"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/internal/output"
 	"github.com/outlive-dev/outlive/work"
@@ -30,13 +34,47 @@ const (
 
 // Job is one attempt of a tool's task, as the tool's functions see it.
 type Job struct {
-	a    *work.Attempt
-	asks bool
+	a       *work.Attempt
+	asks    bool
+	persist stream.Persister[struct{}, Update]
+
+	mu   sync.Mutex
+	live []*stream.Live[Update] // updates that may not have ended
 	// Args are the arguments of the call.
 	Args json.RawMessage
 }
 
-func jobOf(a *work.Attempt) *Job { return &Job{a: a, Args: json.RawMessage(a.Task().Spec.Data)} }
+// Update is one piece of news of a tool's work, for whoever reads its output. Its id
+// is stable: a later attempt that says the same again adds nothing.
+type Update struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+func jobOf(a *work.Attempt, p stream.Persister[struct{}, Update]) *Job {
+	if p == nil {
+		p = jsonUpdates
+	}
+	return &Job{a: a, persist: p, Args: json.RawMessage(a.Task().Spec.Data)}
+}
+
+// jsonUpdates is the persister of tools: each update is one part, as JSON, so that
+// nothing in its text passes for another one.
+func jsonUpdates(ctx context.Context, w *stream.Writer, _ struct{}, updates iter.Seq2[Update, error]) error {
+	for u, err := range updates {
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(u)
+		if err != nil {
+			return fmt.Errorf("encode update %s: %w", u.ID, err)
+		}
+		if _, err := w.Append(ctx, work.Part{ID: u.ID, Media: output.MediaUpdate, Data: append(data, '\n')}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // ID returns the id of the task, which is the same in every attempt.
 func (j *Job) ID() task.ID { return j.a.ID() }
@@ -47,10 +85,43 @@ func (j *Job) Attempt() *work.Attempt { return j.a }
 // Detached is closed when nobody waits for the result any more.
 func (j *Job) Detached() <-chan struct{} { return j.a.Detached() }
 
-// Update tells the task's readers how far it is: one more line of its output. The id
-// is stable: a later attempt that says the same again adds nothing.
+// Update tells the task's readers how far the work is: one more line of its output.
 func (j *Job) Update(ctx context.Context, id, text string) error {
-	return j.a.Emit(ctx, work.Part{Event: "updates", ID: id, Media: "text/plain", Data: []byte(text + "\n")})
+	_, err := j.put(ctx, func(yield func(Update, error) bool) { yield(Update{ID: id, Text: text}, nil) }).Wait(ctx)
+	return err
+}
+
+// Updates puts out updates while the work goes on, and returns them live: for who
+// wants to read along, which nothing depends on. They must end with the work, or within
+// 5 s of it: the task fails otherwise, as it does when they cannot be stored.
+func (j *Job) Updates(ctx context.Context, updates iter.Seq2[Update, error]) *stream.Live[Update] {
+	l := j.put(ctx, updates)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.live = append(j.live, l)
+	return l
+}
+
+func (j *Job) put(ctx context.Context, updates iter.Seq2[Update, error]) *stream.Live[Update] {
+	return stream.Persist(ctx, j.a, stream.Event[struct{}, Update]{ID: "updates", Chunks: updates}, j.persist)
+}
+
+// drainTime is how long updates may go on after the result.
+const drainTime = 5 * time.Second
+
+// settle waits for the updates of work that has its result.
+func (j *Job) settle(ctx context.Context) error {
+	j.mu.Lock()
+	live := j.live
+	j.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, drainTime, fmt.Errorf("they did not end within %v of the result", drainTime))
+	defer cancel()
+	for _, l := range live {
+		if _, err := l.Wait(ctx); err != nil {
+			return fmt.Errorf("its updates: %w", err)
+		}
+	}
+	return nil
 }
 
 // inline is how much text of a result is stored with it; a longer one is put out in
@@ -69,7 +140,7 @@ func (j *Job) done(ctx context.Context, r Result) work.Result {
 				Event: "result", ID: strconv.Itoa(off), Media: "text/plain", Data: []byte(r.Text[off:min(off+partText, len(r.Text))]),
 				Final: off+partText >= len(r.Text),
 			}
-			if err := j.a.Emit(ctx, p); err != nil {
+			if _, err := j.a.Emit(ctx, p); err != nil {
 				return work.Retry("journal", err.Error())
 			}
 		}
@@ -105,6 +176,8 @@ type Plain struct {
 	// Idempotent says that the function may be run again when its worker was lost in
 	// the middle. Otherwise the outcome is then unknown. Defaults to false.
 	Idempotent bool
+	// Persist puts updates into the journal. Defaults to one part each, as JSON.
+	Persist stream.Persister[struct{}, Update]
 	// Run does the work. An error fails the task; work that failed in a way that the
 	// model is to read is a Result with IsError. Required.
 	Run func(ctx context.Context, j *Job) (Result, error)
@@ -115,8 +188,11 @@ func (p Plain) Executor() work.Executor {
 	ex := work.Executor{
 		Key: p.Key, Kind: kind(p.Kind), Drains: p.Idempotent, OnLeaseLoss: task.LoseFail, Validate: validate(p.Check),
 		Run: func(ctx context.Context, a *work.Attempt) work.Result {
-			j := jobOf(a)
+			j := jobOf(a, p.Persist)
 			r, err := p.Run(ctx, j)
+			if err == nil {
+				err = j.settle(ctx)
+			}
 			if err != nil {
 				return p.failed(ctx, err)
 			}
@@ -153,10 +229,11 @@ func kind(k string) string {
 // worker: a job of another system. The intent to start is stored before the start, so
 // that a later attempt finds it again instead of starting another.
 type Recoverable struct {
-	// Key, Kind and Check are those of [Plain].
-	Key   string
-	Kind  string
-	Check func(args json.RawMessage) error
+	// Key, Kind, Check and Persist are those of [Plain].
+	Key     string
+	Kind    string
+	Check   func(args json.RawMessage) error
+	Persist stream.Persister[struct{}, Update]
 	// Start starts the work, named by the task's id. It is idempotent: when the work
 	// is there already, however far it is, it does nothing. Required.
 	Start func(ctx context.Context, j *Job) error
@@ -181,7 +258,7 @@ func (r Recoverable) Executor() work.Executor {
 }
 
 func (r Recoverable) run(ctx context.Context, a *work.Attempt) work.Result {
-	j := jobOf(a)
+	j := jobOf(a, r.Persist)
 	if !a.Task().StartCommitted {
 		if err := a.CommitStart(ctx, work.Begin{Outside: true}); err != nil {
 			return work.Retry("store", err.Error())
@@ -194,6 +271,9 @@ func (r Recoverable) run(ctx context.Context, a *work.Attempt) work.Result {
 		return work.Fail(CodeFailed, err.Error())
 	}
 	res, err := r.Follow(ctx, j)
+	if err == nil {
+		err = j.settle(ctx)
+	}
 	switch {
 	case err == nil:
 		return j.done(ctx, res)
@@ -217,7 +297,7 @@ func (r Recoverable) over(ctx context.Context, j *Job, err error) work.Result {
 }
 
 func (r Recoverable) stop(ctx context.Context, a *work.Attempt) work.Result {
-	if err := r.Stop(context.WithoutCancel(ctx), jobOf(a), a.Task().CancelReason); err != nil {
+	if err := r.Stop(context.WithoutCancel(ctx), jobOf(a, r.Persist), a.Task().CancelReason); err != nil {
 		return work.Retry("stop", err.Error())
 	}
 	return work.Stopped()

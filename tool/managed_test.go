@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/foreground"
 	"github.com/outlive-dev/outlive/outlivetest"
@@ -141,39 +140,6 @@ func TestE67_MissingFunctions(t *testing.T) {
 		}
 	}()
 	tool.Recoverable{Key: "job.v1"}.Executor()
-}
-
-// Given an update that is said again by a later attempt, it is stored once, in the
-// order in which it was said first.
-func TestE29_UpdatesOnce(t *testing.T) {
-	t.Parallel()
-	ex := tool.Plain{Key: "steps.v1", Idempotent: true, Run: func(ctx context.Context, j *tool.Job) (tool.Result, error) {
-		for _, u := range []string{"b", "a"} {
-			if err := j.Update(ctx, u, "step "+u); err != nil {
-				return tool.Result{}, err
-			}
-		}
-		if j.Attempt().Number() == 1 {
-			<-ctx.Done()
-			return tool.Result{}, context.Cause(ctx)
-		}
-		return tool.Result{Text: "done"}, nil
-	}}.Executor()
-	managed(t, ex, tool.ManagedOptions{DetachAfter: time.Second}, func(t *testing.T, env *outlivetest.Env, call func(context.Context) (tool.Result, error)) {
-		r, err := call(t.Context())
-		if err != nil || !r.Detached || !strings.Contains(r.Text, "step b\nstep a\n") {
-			t.Fatalf("Call() = %+v, %v", r, err)
-		}
-		env.Crash(outlivetest.Main)
-		env.Reopen(outlivetest.Main)
-		rec, err := env.Runtime().Wait(t.Context(), r.Task, outlive.Terminal)
-		if err != nil || rec.State != task.Completed || rec.Attempt != 2 {
-			t.Errorf("ended %s, %v", outlivetest.Line(rec), err)
-		}
-		if n := strings.Count(env.Journal(r.Task), "step "); n != 2 {
-			t.Errorf("%d updates:\n%s", n, env.Journal(r.Task))
-		}
-	})
 }
 
 // Given work that puts out media, it comes beside the text.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/mail"
+	"github.com/outlive-dev/outlive/stream"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/work"
 )
@@ -21,10 +22,11 @@ const CodeDenied = "denied"
 // Resumable is a tool that may ask, wait for the answer with nothing running, and go
 // on, in whichever process is there then.
 type Resumable struct {
-	// Key, Kind and Check are those of [Plain].
-	Key   string
-	Kind  string
-	Check func(args json.RawMessage) error
+	// Key, Kind, Check and Persist are those of [Plain].
+	Key     string
+	Kind    string
+	Check   func(args json.RawMessage) error
+	Persist stream.Persister[struct{}, Update]
 	// Run does the work. It is run again from its beginning when it was answered, or
 	// when its worker was lost: what comes before [Job.Ask] must bear to be repeated,
 	// and what must not be belongs into [Job.Approved]. The errors of both are to be
@@ -37,9 +39,12 @@ func (r Resumable) Executor() work.Executor {
 	return work.Executor{
 		Key: r.Key, Kind: kind(r.Kind), OnLeaseLoss: task.LoseRetry, Validate: validate(r.Check),
 		Run: func(ctx context.Context, a *work.Attempt) work.Result {
-			j := jobOf(a)
+			j := jobOf(a, r.Persist)
 			j.asks = true
 			res, err := r.Run(ctx, j)
+			if err == nil {
+				err = j.settle(ctx)
+			}
 			if err != nil {
 				return r.over(ctx, err)
 			}

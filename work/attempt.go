@@ -5,6 +5,7 @@ package work
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/outlive-dev/outlive/journal"
@@ -24,6 +25,9 @@ type Part struct {
 	// Flush marks the rest of what a canceled attempt had produced: allowed after
 	// the intent, within the final flush's bounds.
 	Flush bool
+	// Once says that no later attempt can continue the event: its id is to name the
+	// attempt, and what a lost attempt left open is closed by the start of the next one.
+	Once bool
 }
 
 // Begin is what CommitStart records.
@@ -39,7 +43,9 @@ type Begin struct {
 type Port interface {
 	CommitStart(ctx context.Context, b Begin) error
 	Checkpoint(ctx context.Context, cp task.Checkpoint) error
-	Emit(ctx context.Context, p Part) error
+	// Emit returns the entry of the part as it is stored, and whether this call put it
+	// there: a part that was there before is not inserted again.
+	Emit(ctx context.Context, p Part) (stored journal.Entry, inserted bool, err error)
 	Tail(ctx context.Context, event string) (journal.Tail, error)
 	Inputs(ctx context.Context, after int64, wait bool) ([]mail.Input, error)
 	CommitInput(ctx context.Context, cursor int64, cp *task.Checkpoint) error
@@ -89,8 +95,15 @@ func (a *Attempt) Checkpoint(ctx context.Context, cp task.Checkpoint) error {
 	return a.port.Checkpoint(ctx, cp)
 }
 
-// Emit appends one part durably.
-func (a *Attempt) Emit(ctx context.Context, p Part) error { return a.port.Emit(ctx, p) }
+// Emit appends one part durably and reports whether it was new: a part that is there
+// is accepted again and changes nothing.
+func (a *Attempt) Emit(ctx context.Context, p Part) (inserted bool, err error) {
+	e, inserted, err := a.port.Emit(ctx, p)
+	if err == nil && (e.Task != string(a.rec.ID) || e.Event != p.Event || e.Part != p.ID) {
+		return false, fmt.Errorf("emit part %s of event %s: the store answered for part %q of event %q of task %q", p.ID, p.Event, e.Part, e.Event, e.Task)
+	}
+	return inserted && err == nil, err
+}
 
 // Tail tells where an event ends, so that a later attempt continues there.
 func (a *Attempt) Tail(ctx context.Context, event string) (journal.Tail, error) {

@@ -250,7 +250,7 @@ func missing(tx store.Tx, r *task.Record, effects []task.Effect) []store.Key {
 }
 
 func appendEntry(tx store.Tx, r *task.Record, e task.Journal) error {
-	entry := journal.Entry{Stream: journal.StreamID(r.Stream()), Task: string(r.ID), Attempt: r.Attempt, Kind: e.Kind}
+	entry := journal.Entry{Stream: journal.StreamID(r.Stream()), Task: string(r.ID), Attempt: r.Attempt, Kind: e.Kind, Event: e.Closes, Final: e.Closes != ""}
 	if e.Data != nil {
 		data, err := json.Marshal(e.Data)
 		if err != nil {

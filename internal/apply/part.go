@@ -21,18 +21,27 @@ func PartKeys(id task.ID, e journal.Entry) []store.Key {
 	}
 }
 
+// PartOptions say what a part is.
+type PartOptions struct {
+	// Flush parts are allowed after a cancel intent. Defaults to false.
+	Flush bool
+	// Once means that no later attempt can continue the event: what is open of it when
+	// the next one starts is closed by that start. Defaults to false.
+	Once bool
+}
+
 // Part stages one part of an event of a running attempt; every part is authorized
-// anew. A replay of an accepted part is accepted and changes nothing (inserted is
-// false). Flush parts are allowed after a cancel intent.
-func Part(tx store.Tx, id task.ID, f task.Fence, e journal.Entry, flush bool) (inserted bool, err error) {
+// anew. A replay of an accepted part is accepted and changes nothing: stored is then
+// what the journal has, and inserted is false.
+func Part(tx store.Tx, id task.ID, f task.Fence, e journal.Entry, o PartOptions) (stored journal.Entry, inserted bool, err error) {
 	r, ok := tx.Task(id)
 	switch {
 	case !ok:
-		return false, ErrNoTask
+		return stored, false, ErrNoTask
 	case fenced && (r.State != task.Running || r.Attempt != f.Attempt || r.Lease != f.Lease):
-		return false, ErrFenced
-	case !r.CancelRequestedAt.IsZero() && !flush:
-		return false, fault.Newf(fault.CancelRequested, "emit: task %s is to be canceled", id)
+		return stored, false, ErrFenced
+	case !r.CancelRequestedAt.IsZero() && !o.Flush:
+		return stored, false, fault.Newf(fault.CancelRequested, "emit: task %s is to be canceled", id)
 	}
 	e.Task, e.Attempt = string(id), f.Attempt
 	var existing *journal.Entry
@@ -40,14 +49,21 @@ func Part(tx store.Tx, id task.ID, f task.Fence, e journal.Entry, flush bool) (i
 		existing = &old
 	}
 	insert, err := journal.Accept(tx.Tail(e.Stream, e.Event), existing, e)
-	if err != nil || !insert {
-		return false, err
+	switch {
+	case err != nil:
+		return stored, false, err
+	case !insert:
+		return *existing, false, nil
 	}
-	tx.Append(e)
-	if !r.Progressed && r.CancelRequestedAt.IsZero() {
-		if _, err := Step(tx, id, task.Progress{Fence: f}); err != nil {
-			return false, err
+	stored = tx.Append(e)
+	progress := task.Progress{Fence: f, Final: e.Final}
+	if o.Once {
+		progress.Event = e.Event
+	}
+	if (o.Once || !r.Progressed) && r.CancelRequestedAt.IsZero() {
+		if _, err := Step(tx, id, progress); err != nil {
+			return stored, false, err
 		}
 	}
-	return true, nil
+	return stored, true, nil
 }

@@ -39,7 +39,7 @@ var layers = []layer{
 	{n: 6, what: "engines", pkgs: []string{
 		"internal/dispatch/...", "internal/deliver/...", "internal/host/...", "internal/project/...",
 	}, never: []float64{5}},
-	{n: 7, what: "the Runtime", pkgs: []string{"."}, never: []float64{5}},
+	{n: 7, what: "the Runtime", pkgs: []string{".", "stream/..."}, never: []float64{5}},
 	{n: 8, what: "tools, agents, the public test kit", pkgs: []string{"tool/...", "subagent/...", "outlivetest/..."}},
 	{n: 8.5, what: "suites over the test kit", pkgs: []string{"tool/tooltest/...", "tool/internal/bench/..."}},
 	{n: 9, what: "servers", pkgs: []string{"httpapi/...", "a2aserver/...", "mcpserver/...", "web/..."}, never: []float64{6}},

@@ -331,7 +331,7 @@ func (a *attempt) CommitInput(ctx context.Context, cursor int64, cp *task.Checkp
 }
 
 // Emit implements work.Port.
-func (a *attempt) Emit(ctx context.Context, p work.Part) error {
+func (a *attempt) Emit(ctx context.Context, p work.Part) (stored journal.Entry, inserted bool, err error) {
 	e := journal.Entry{
 		Stream: journal.StreamID(a.rec.Stream()), Event: p.Event, Part: p.ID, Final: p.Final,
 		Kind: p.Kind, Media: p.Media, Data: p.Data,
@@ -339,25 +339,25 @@ func (a *attempt) Emit(ctx context.Context, p work.Part) error {
 	if e.Kind == "" {
 		e.Kind = journal.KindOutput
 	}
-	flush := p.Flush && a.mayFlush(len(p.Data))
+	o := apply.PartOptions{Flush: p.Flush && a.mayFlush(len(p.Data)), Once: p.Once}
 	keys := append(apply.PartKeys(a.rec.ID, e), store.WorkerKey(a.fence.Lease.Worker))
 	write := func(bool) error {
 		return a.d.st.Update(ctx, keys, func(tx store.Tx) error {
 			if err := apply.Live(tx, a.fence.Lease); err != nil {
 				return err
 			}
-			_, err := apply.Part(tx, a.rec.ID, a.fence, e, flush)
+			var err error
+			stored, inserted, err = apply.Part(tx, a.rec.ID, a.fence, e, o)
 			return err
 		})
 	}
-	var err error
 	if e.Part == "" {
 		err = write(false) // an event of its own: again would be a second one
 	} else {
 		err = a.sure(ctx, write)
 	}
 	a.heed(err)
-	return err
+	return stored, inserted && err == nil, err
 }
 
 // mayFlush bounds what a canceled attempt may still write. What a recoverable one

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/outlive-dev/outlive/internal/alive"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/stream"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/work"
 )
@@ -37,6 +39,11 @@ type Options struct {
 	// JournalLimit is how many bytes of output the journal holds per run. Defaults
 	// to 1 MiB.
 	JournalLimit int64
+	// Persist puts output into the journal. One of your own gets the output from its
+	// beginning in every attempt, in frames that may be cut elsewhere each time: it makes
+	// parts that are the same again, such as lines. Defaults to the bytes as they are, in
+	// parts whose ids are their offsets, each attempt going on where the journal ends.
+	Persist stream.Persister[shell.RunID, shell.Frame]
 }
 
 // Commands runs commands as tasks.
@@ -249,7 +256,7 @@ func startFailed(err error) work.Result {
 // follow journals the output and reports the end. When the worker drains it leaves
 // the command running.
 func (c *Commands) follow(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID, f shell.Fence) work.Result {
-	err := c.copy(ctx, a, b, id, false)
+	err := c.copy(ctx, a, b, id)
 	if errors.Is(err, errNeverStarted) {
 		if res, over := c.forgo(ctx, b, id, f, supervisorGone); over {
 			return res
@@ -286,11 +293,11 @@ func (c *Commands) end(ctx context.Context, a *work.Attempt, b shell.Recoverable
 	if err != nil {
 		return c.missing(ctx, b, id, err)
 	}
-	if err := c.copy(ctx, a, b, id, true); err != nil && !fault.Is(err, fault.Closed) && !fault.Is(err, fault.NotFound) {
+	if err := c.copy(ctx, a, b, id); err != nil && !fault.Is(err, fault.Closed) && !fault.Is(err, fault.NotFound) {
 		return work.Retry("journal", err.Error())
 	}
 	p := work.Part{Event: eventOf(id), ID: "exit", Kind: "command.exited", Media: MediaExit, Data: exitPayload(x).Data, Final: true, Flush: true}
-	if err := a.Emit(ctx, p); err != nil && !fault.Is(err, fault.Closed) {
+	if _, err := a.Emit(ctx, p); err != nil && !fault.Is(err, fault.Closed) {
 		return work.Retry("journal", err.Error())
 	}
 	return resultOf(x)
@@ -355,9 +362,9 @@ func eventOf(id shell.RunID) string { return string(id) + "/out" }
 // errNeverStarted says that there is nothing to follow.
 var errNeverStarted = errors.New("the run was never started")
 
-// copy journals output from where the event ends until the run ends, the journal's
-// limit is reached, or ctx ends. A part's id is its offset, so a replay is a no-op.
-func (c *Commands) copy(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID, flush bool) error {
+// copy journals output until the run ends, the journal's limit is reached, or ctx
+// ends.
+func (c *Commands) copy(ctx context.Context, a *work.Attempt, b shell.Recoverable, id shell.RunID) error {
 	tail, err := a.Tail(ctx, eventOf(id))
 	if err != nil {
 		return err
@@ -365,43 +372,81 @@ func (c *Commands) copy(ctx context.Context, a *work.Attempt, b shell.Recoverabl
 	if tail.Final {
 		return nil
 	}
-	from := tail.Bytes // parts follow one another without a hole
-	for {
-		if from >= c.o.JournalLimit {
-			return c.idle(ctx, b, id)
-		}
-		ch, err := b.Read(ctx, id, from, partSize, idleRead)
+	from, persist := tail.Bytes, stream.Persister[shell.RunID, shell.Frame](frames) // parts follow one another without a hole
+	if c.o.Persist != nil {
+		from, persist = 0, c.o.Persist
+	}
+	live := stream.Persist(ctx, a, stream.Event[shell.RunID, shell.Frame]{ID: eventOf(id), Value: id, Chunks: c.output(ctx, b, id, from)}, persist)
+	_, err = live.Wait(context.WithoutCancel(ctx)) // it ends with ctx
+	return err
+}
+
+// frames is the persister of commands: a part's id is its offset, so a replay is a
+// no-op.
+func frames(ctx context.Context, w *stream.Writer, _ shell.RunID, output iter.Seq2[shell.Frame, error]) error {
+	for f, err := range output {
 		if err != nil {
 			return err
 		}
-		if size(ch) < partSize && size(ch) > 0 && !ch.End {
-			// More may follow at once: one part instead of many.
-			t := time.NewTimer(window)
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				t.Stop()
-			}
-			if ch, err = b.Read(context.WithoutCancel(ctx), id, from, partSize, 0); err != nil {
-				return err
-			}
+		p := work.Part{ID: strconv.FormatInt(f.Off, 10), Kind: kindOf(f.Stream), Media: "application/octet-stream", Data: f.Data}
+		if _, err := w.Append(ctx, p); err != nil {
+			return err
 		}
-		for _, fr := range ch.Frames {
-			p := work.Part{Event: eventOf(id), ID: strconv.FormatInt(fr.Off, 10), Kind: kindOf(fr.Stream), Media: "application/octet-stream", Data: fr.Data, Flush: flush}
-			if err := a.Emit(ctx, p); err != nil {
-				return err
+	}
+	return nil
+}
+
+// output reads a run's output from the offset on, until what copy journals ends.
+func (c *Commands) output(ctx context.Context, b shell.Recoverable, id shell.RunID, from int64) iter.Seq2[shell.Frame, error] {
+	return func(yield func(shell.Frame, error) bool) {
+		for {
+			if from >= c.o.JournalLimit {
+				if err := c.idle(ctx, b, id); err != nil {
+					yield(shell.Frame{}, err)
+				}
+				return
 			}
-		}
-		from = ch.Next
-		if ch.End || ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if from == 0 { // nothing yet: is there somebody who will write?
-			if st, err := b.Recover(ctx, id); err == nil && st.Phase == shell.NeverStarted {
-				return errNeverStarted
+			ch, err := c.chunk(ctx, b, id, from)
+			if err != nil {
+				yield(shell.Frame{}, err)
+				return
+			}
+			for _, f := range ch.Frames {
+				if !yield(f, nil) {
+					return
+				}
+			}
+			from = ch.Next
+			if ch.End || ctx.Err() != nil {
+				if err := context.Cause(ctx); err != nil {
+					yield(shell.Frame{}, err)
+				}
+				return
+			}
+			if from == 0 { // nothing yet: is there somebody who will write?
+				if st, err := b.Recover(ctx, id); err == nil && st.Phase == shell.NeverStarted {
+					yield(shell.Frame{}, errNeverStarted)
+					return
+				}
 			}
 		}
 	}
+}
+
+// chunk reads the next output. When more may follow at once it waits a moment for it:
+// one part instead of many.
+func (c *Commands) chunk(ctx context.Context, b shell.Recoverable, id shell.RunID, from int64) (shell.Chunk, error) {
+	ch, err := b.Read(ctx, id, from, partSize, idleRead)
+	if err != nil || size(ch) >= partSize || size(ch) == 0 || ch.End {
+		return ch, err
+	}
+	t := time.NewTimer(window)
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		t.Stop()
+	}
+	return b.Read(context.WithoutCancel(ctx), id, from, partSize, 0)
 }
 
 // idle waits for the end without journaling.

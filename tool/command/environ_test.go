@@ -59,7 +59,9 @@ func (b *backend) Wait(context.Context, shell.RunID) (shell.Exit, error) {
 type port struct{ work.Port }
 
 func (port) Tail(context.Context, string) (journal.Tail, error) { return journal.Tail{}, nil }
-func (port) Emit(context.Context, work.Part) error              { return nil }
+func (port) Emit(_ context.Context, p work.Part) (journal.Entry, bool, error) {
+	return journal.Entry{Task: "sh-1", Event: p.Event, Part: p.ID}, true, nil
+}
 
 // TestNeverStarted has an adopter find a run in any state. One whose environment came
 // from a process that has died must not be started with another one, and one whose

@@ -213,8 +213,12 @@ func (o Reader) Told(ctx context.Context, r *task.Record) bool {
 	return false
 }
 
-// MediaResult is the media type of a stored [Result].
-const MediaResult = "application/vnd.outlive.tool-result+json"
+// Media types of what tools store: a [Result], and one update in the journal, JSON with
+// an id and a text.
+const (
+	MediaResult = "application/vnd.outlive.tool-result+json"
+	MediaUpdate = "application/vnd.outlive.tool-update+json"
+)
 
 // Result is what a tool's task stores as its result.
 type Result struct {
@@ -246,9 +250,14 @@ func ResultText(r *task.Record) string {
 // textOf returns a payload as text, or says what it is.
 func textOf(p task.Payload) string {
 	media, _, _ := strings.Cut(p.Media, ";")
+	var update struct {
+		Text string `json:"text"`
+	}
 	switch {
 	case len(p.Data) == 0:
 		return ""
+	case media == MediaUpdate && json.Unmarshal(p.Data, &update) == nil:
+		return update.Text + "\n"
 	case media == "" || media == "application/octet-stream" || media == "application/json" ||
 		strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json"):
 		return string(p.Data)
