@@ -60,6 +60,7 @@ func (a *app) benchCommand() *cobra.Command {
 	}
 	sub("append", "Append entries of 256 bytes", "writers", a.benchAppend)
 	sub("lifecycle", "Create, start and complete tasks, each step durable", "inflight", a.benchLifecycle)
+	cmd.AddCommand(a.benchHistoryCommand())
 	return cmd
 }
 
