@@ -6,7 +6,7 @@ MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*
 # The race detector needs a C compiler.
 RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
 
-.PHONY: build test lint fmt fuzz shell-sweep tidy api sim sim-mutants crash crash-mutants
+.PHONY: build test lint fmt fuzz shell-sweep tidy api sim sim-mutants session-race crash crash-mutants
 
 build: ## the binary, ./outlive
 	$(GO) build -o outlive ./cmd/outlive
@@ -27,6 +27,9 @@ sim-mutants: ## a safeguard less, one after the other: each must be noticed
 		if $(GO) test -tags $$m ./outlivetest -run 'TestSim|TestScenarios' -count=1 -sim.seeds 100 >/dev/null 2>&1; \
 		then echo "$$m: NOT NOTICED"; exit 1; else echo "$$m: noticed"; fi; \
 	done
+
+session-race: ## two processes start turns of one session at the same instant; N=200 rounds of each policy
+	$(GO) test ./outlivetest -run TestSessionByTwoProcesses -count=1 -timeout 0 -session.rounds $(or $(N),200) -v | grep -v -e '^=== '
 
 lint: ## golangci-lint must be in PATH; .ci/run says which version
 	@set -e; for m in $(MODULES); do echo "golangci-lint run  # in $$m"; (cd $$m && golangci-lint run ./...); done
