@@ -1,6 +1,10 @@
 # Each target walks every module of the repository. `make test` is the test command of
 # the README.
 
+# A pipe fails when what it filters does.
+SHELL       := bash
+.SHELLFLAGS := -o pipefail -c
+
 GO      ?= go
 MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*/go.mod bench/go.mod examples/go.mod))))
 # The race detector needs a C compiler.
