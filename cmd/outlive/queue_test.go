@@ -48,6 +48,12 @@ func TestFullQueue(t *testing.T) {
 	until(t, "run says that it waits", func() bool { return strings.Contains(p.err.String(), "waits for its queue") })
 	_ = p.Process.Signal(syscall.SIGINT)
 	b.want(b.wait(p), 130, "outlive: run: ")
+
+	p = b.start(b.cmd("run", "--queue", "q", "--", "sh", "-c", "echo $HOME"))
+	until(t, "run says that it waits", func() bool { return strings.Contains(p.err.String(), "waits for its queue") })
 	b.must("cancel", first)
+	if r := b.wait(p); r.code != 0 || r.out != b.dir+"\n" {
+		t.Errorf("a run whose queue has a place again = %+v", r)
+	}
 	b.must("run", "--queue", "q", "--", "true")
 }

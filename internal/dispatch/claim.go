@@ -343,6 +343,8 @@ func (d *Dispatcher) Launch(ctx context.Context, l Launch) (out Launched, err er
 		d.begin(out.Record)
 	} else if out.Existed {
 		d.Tell(out.Record.ID) // a message to it, perhaps
+	} else if asked && out.Record.State == task.Pending {
+		d.want(out.Record.ID)
 	}
 	return out, nil
 }

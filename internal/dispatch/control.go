@@ -5,8 +5,14 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/work"
@@ -43,7 +49,82 @@ func (d *Dispatcher) controlLoop(ctx context.Context) {
 		for _, id := range d.toLook(all) {
 			d.look(ctx, id)
 		}
+		d.startWanted(ctx)
 	}
+}
+
+// want remembers a task that was to start here and had to wait for its limits. Its
+// executor may depend on what only this process has, as a command does on its caller's
+// environment, so a dispatcher that claims nothing starts these all the same.
+func (d *Dispatcher) want(id task.ID) {
+	d.mu.Lock()
+	d.wants[id] = struct{}{}
+	d.mu.Unlock()
+	ring(d.told) // a place may have become free meanwhile
+}
+
+// startWanted starts the tasks that wait for their limits, as far as these allow it
+// now, and forgets those that were started, or ended, elsewhere.
+func (d *Dispatcher) startWanted(ctx context.Context) {
+	d.mu.Lock()
+	ids := slices.Sorted(maps.Keys(d.wants)) // the oldest first
+	d.mu.Unlock()
+	for _, id := range ids {
+		over, err := d.startPending(ctx, id)
+		if err != nil && ctx.Err() == nil {
+			d.o.Log.Warn("start task that waited", "task", id, "err", err)
+		}
+		if over {
+			d.mu.Lock()
+			delete(d.wants, id)
+			d.mu.Unlock()
+		}
+	}
+}
+
+// startPending starts a pending task here. over is false when it still waits.
+func (d *Dispatcher) startPending(ctx context.Context, id task.ID) (over bool, err error) {
+	rec, _, err := d.inspect(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case rec.State != task.Pending, rec.StopOnly():
+		return true, nil
+	case time.Until(rec.DueAt) > 0:
+		return false, nil
+	}
+	lease, err := d.ensure(ctx)
+	if err != nil {
+		return errors.Is(err, errStopping), ignoreStopping(err)
+	}
+	var got task.Record
+	err = d.st.Update(ctx, append(startKeys(&rec), store.WorkerKey(lease.Worker)), func(tx store.Tx) (err error) {
+		if err = apply.Live(tx, lease); err == nil {
+			got, err = d.startHere(tx, id, lease)
+		}
+		return err
+	})
+	if fault.Is(err, fault.UnknownOutcome) {
+		got, err = d.readBack(ctx, id, rec.Attempt+1, lease)
+	}
+	switch {
+	case err == nil:
+		d.begin(got)
+		return true, nil
+	case errors.Is(err, errBusy), errors.Is(err, errNotTaken):
+		return false, nil
+	case settled(err):
+		return !errors.Is(err, apply.ErrLease), nil
+	}
+	return false, fmt.Errorf("start task %s: %w", id, err)
+}
+
+func ignoreStopping(err error) error {
+	if errors.Is(err, errStopping) {
+		return nil
+	}
+	return err
 }
 
 func (d *Dispatcher) toLook(all bool) []task.ID {

@@ -110,7 +110,8 @@ type Dispatcher struct {
 	epoch    int64
 	lock     *alive.Lock
 	looks    map[task.ID]struct{}
-	missing  map[held]int // rows held without an attempt, by renewals seen
+	wants    map[task.ID]struct{} // to be started here when their limits allow it
+	missing  map[held]int         // rows held without an attempt, by renewals seen
 	claims   map[string]struct{}
 	loose    map[string]int // claims held that nobody here stands for, by renewals seen
 	draining bool
@@ -127,7 +128,7 @@ func New(st store.Store, hub *record.Hub, reg Registry, o Options) *Dispatcher {
 		st: st, hub: hub, reg: reg, o: o.withDefaults(), host: alive.Here(),
 		pending: make(chan struct{}, 1), control: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		renewed: make(chan struct{}, 1), register: make(chan struct{}, 1), quit: make(chan struct{}), launched: make(chan struct{}, 1),
-		attempts: map[task.ID]*attempt{}, looks: map[task.ID]struct{}{}, missing: map[held]int{},
+		attempts: map[task.ID]*attempt{}, looks: map[task.ID]struct{}{}, wants: map[task.ID]struct{}{}, missing: map[held]int{},
 		claims: map[string]struct{}{}, loose: map[string]int{}, backlog: true,
 	}
 	hub.Listen(d.hint)
@@ -280,6 +281,9 @@ func (d *Dispatcher) hint(h store.Hint) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if (h.Any || h.Pending) && len(d.wants) > 0 {
+		ring(d.control)
+	}
 	if len(d.attempts) == 0 {
 		return
 	}
