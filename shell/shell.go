@@ -89,6 +89,15 @@ type Recoverable interface {
 	Capabilities() Capabilities
 }
 
+// Preparer is a backend that leaves a trace of a run before it is started. A caller that
+// prepares a run, then records that it may start it, and only then starts it, can tell a
+// run that was never started from one whose state was taken away: of the second, Recover
+// says [ReasonStateMissing].
+type Preparer interface {
+	// Prepare is idempotent and starts nothing.
+	Prepare(ctx context.Context, id RunID) error
+}
+
 // Attachment is one reader's hold on a run. While it is open, bytes that it has not
 // acknowledged are not dropped, and when a whole window is not acknowledged the
 // supervisor stops reading, as a plain pipe would. Close, or the death of the

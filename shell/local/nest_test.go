@@ -212,6 +212,30 @@ func TestB65_DirectoryRemovedWhileRunning(t *testing.T) {
 	}
 }
 
+// A prepared run was never started; without its directory nobody can say so.
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	id := newID(t)
+	for range 2 {
+		if err := r.Prepare(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := r.Recover(t.Context(), id); err != nil || st.Phase != shell.NeverStarted {
+		t.Errorf("prepared: Recover = %+v, %v", st, err)
+	}
+	if err := os.RemoveAll(r.dir(id)); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := r.Recover(t.Context(), id); err != nil || st.Phase != shell.UnknownRun || st.Reason != shell.ReasonStateMissing {
+		t.Errorf("removed: Recover = %+v, %v", st, err)
+	}
+	if err := r.Prepare(t.Context(), "../x"); !fault.Is(err, fault.Invalid) {
+		t.Errorf("Prepare of a bad id = %v", err)
+	}
+}
+
 func TestOpenRefusesUnsafeDirectories(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "open")

@@ -115,8 +115,11 @@ func (r *Recoverable) unlocked(id shell.RunID) shell.State {
 	if e, err := readExit(r.dir(id)); err == nil { // written again after somebody removed the directory
 		return finished(shell.State{}, e)
 	}
-	if files.Exists(r.tomb(id)) {
+	switch {
+	case files.Exists(r.tomb(id)):
 		return shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonReleased}
+	case proc.Supervised(string(id)): // somebody removed the directory: it writes its exit record all the same
+		return shell.State{Phase: shell.Live, Started: true}
 	}
 	return shell.State{Phase: shell.UnknownRun, Reason: shell.ReasonStateMissing}
 }

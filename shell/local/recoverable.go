@@ -138,6 +138,24 @@ func (r *Recoverable) eachRun(ctx context.Context, run, tomb func(id shell.RunID
 // Failpoints returns the names of all failpoints.
 func Failpoints() []string { return failpoint.All() }
 
+// Prepare implements [shell.Preparer]: the run's directory and lock are there before
+// anybody is told that it may be started. Where they are missing later, they were taken
+// away.
+func (r *Recoverable) Prepare(_ context.Context, id shell.RunID) error {
+	if err := id.Valid(); err != nil {
+		return err
+	}
+	dir := r.dir(id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("prepare run: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, nameLock), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("prepare run: %w", err)
+	}
+	return f.Close()
+}
+
 const startPatience = 10 * time.Second
 
 // Start implements [shell.Recoverable]. The steps, in the order they become visible:

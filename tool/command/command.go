@@ -172,17 +172,24 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 	if loan != nil {
 		req.Environ, req.Attached = loan.Environ, loan.Attached
 	}
+	id := RunID(rec.ID)
 	if !rec.StartCommitted {
 		// The intent is durable before anything is started: from here on a lost
 		// attempt is adopted, and the backend knows whether the command ever ran.
 		if spec.Environ && req.Environ == nil {
 			return notStarted(environGone)
 		}
+		if p, ok := b.(shell.Preparer); ok {
+			if err := p.Prepare(ctx, id); err != nil {
+				return notStarted(err.Error())
+			}
+		}
 		if err := a.CommitStart(ctx, work.Begin{Place: c.place(rec.ID), Outside: true}); err != nil {
 			return work.Retry("store", err.Error())
 		}
+	} else if taken(ctx, b, id) {
+		return work.Lost(CodeLost, stateGone)
 	}
-	id := RunID(rec.ID)
 	generation, attempt := a.Fence()
 	fence := shell.Fence{Generation: generation, Attempt: attempt}
 	if spec.Environ && req.Environ == nil {
@@ -201,6 +208,19 @@ func (c *Commands) run(ctx context.Context, a *work.Attempt) work.Result {
 	}
 	loan.settle()
 	return c.follow(ctx, a, b, id, fence)
+}
+
+// stateGone is why a command's outcome is unknown when nothing of its run is left.
+const stateGone = "somebody removed its run directory; it may have run partly or fully"
+
+// taken reports whether a run that was prepared has left no trace: it is not started
+// again.
+func taken(ctx context.Context, b shell.Recoverable, id shell.RunID) bool {
+	if _, ok := b.(shell.Preparer); !ok {
+		return false
+	}
+	st, err := b.Recover(context.WithoutCancel(ctx), id)
+	return err == nil && st.Phase == shell.UnknownRun && st.Reason == shell.ReasonStateMissing
 }
 
 // Why a run was given up before it started.
@@ -266,7 +286,7 @@ func (c *Commands) follow(ctx context.Context, a *work.Attempt, b shell.Recovera
 	if ctx.Err() == nil && unreachable(err) {
 		return work.Leave()
 	}
-	if ctx.Err() == nil && err != nil {
+	if ctx.Err() == nil && err != nil && !fault.Is(err, fault.NotFound) {
 		return work.Retry("journal", err.Error())
 	}
 	cause := context.Cause(ctx)
@@ -313,6 +333,8 @@ func (c *Commands) missing(ctx context.Context, b shell.Recoverable, id shell.Ru
 		return work.Lost(CodeLost, rerr.Error())
 	case st.Phase == shell.NeverStarted:
 		return notStarted("it was stopped before it started")
+	case st.Reason == shell.ReasonStateMissing:
+		return work.Lost(CodeLost, stateGone)
 	default:
 		return work.Lost(CodeLost, fmt.Sprintf("%v (%s)", err, st.Reason))
 	}

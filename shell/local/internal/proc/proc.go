@@ -114,7 +114,12 @@ func CookieOf(pid int) string {
 		}
 		return ""
 	}
-	b, err := os.ReadFile(dir + "/cmdline")
+	return supervised(pid)
+}
+
+// supervised returns the run that a process supervises, or nothing.
+func supervised(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
 		return ""
 	}
@@ -122,6 +127,25 @@ func CookieOf(pid int) string {
 		return filepath.Base(a[2])
 	}
 	return ""
+}
+
+// Supervised reports whether a live process of this machine supervises the run. It
+// looks at all of them.
+func Supervised(run string) bool {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || supervised(pid) != run {
+			continue
+		}
+		if p, ok := Read(pid); ok && !p.Dead() {
+			return true
+		}
+	}
+	return false
 }
 
 // Tree is the set of processes that belong to one run: the descendants of root, and
