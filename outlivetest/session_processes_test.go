@@ -166,6 +166,9 @@ func newStarter(t *testing.T, path string) *starter {
 //	go test ./outlivetest -run TestSessionByTwoProcesses -session.rounds 200 -v
 func TestSessionByTwoProcesses(t *testing.T) {
 	t.Parallel()
+	if *sessionRounds < 1 {
+		t.Fatal("no rounds prove nothing")
+	}
 	path := filepath.Join(t.TempDir(), "sessions.db")
 	rt, stop := opened(t, path, &outlive.Options{Passive: true})
 	defer stop()

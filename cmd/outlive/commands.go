@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
 )
@@ -90,6 +91,7 @@ func (a *app) retry(ctx context.Context, old task.Record) error {
 	rec, err := a.rt.Retry(ctx, old.ID, "", func(s *outlive.Spec) {
 		if ok {
 			s.ID, s.Input, s.Here = id, spec.Payload(), true
+			s.Busy = session.Reject // a command is no message to the turn that runs
 		}
 	})
 	if err != nil {

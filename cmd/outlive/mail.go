@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os/user"
@@ -191,6 +192,9 @@ func (a *app) sessionLsCommand() *cobra.Command {
 				if err != nil || len(list) == 0 {
 					return err
 				}
+				if err := a.freshen(cmd.Context(), list); err != nil {
+					return err
+				}
 				for i := range list {
 					s := &list[i]
 					after = s.ID
@@ -206,6 +210,36 @@ func (a *app) sessionLsCommand() *cobra.Command {
 			}
 		},
 	}
+}
+
+// freshen lets the sessions' turns tell the truth before the sessions are shown: one
+// may have ended with nobody watching.
+func (a *app) freshen(ctx context.Context, list []session.Session) error {
+	var active []task.Record
+	for i := range list {
+		if list[i].Active == "" {
+			continue
+		}
+		r, err := a.rt.Get(ctx, list[i].Active)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if err == nil {
+			active = append(active, r)
+		}
+	}
+	a.reconcile(ctx, active)
+	for i := range list {
+		if list[i].Active == "" {
+			continue
+		}
+		s, err := a.rt.Session(ctx, list[i].ID)
+		if err != nil {
+			return err
+		}
+		list[i] = s
+	}
+	return nil
 }
 
 func idleOr(s *session.Session) string {
@@ -227,6 +261,11 @@ func (a *app) sessionShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			one := []session.Session{s}
+			if err := a.freshen(ctx, one); err != nil {
+				return err
+			}
+			s = one[0]
 			if a.json {
 				return a.printJSON(viewSession(&s))
 			}

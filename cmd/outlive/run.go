@@ -18,6 +18,7 @@ import (
 
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -39,6 +40,8 @@ type runFlags struct {
 	onSignal      string
 	text          string
 	queue         string
+	session       string
+	busy          string
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -50,7 +53,9 @@ func (a *app) runCommand() *cobra.Command {
 			"terminal goes: outlive ps finds it, logs -f follows it, wait gives its exit code,\n" +
 			"cancel ends it. Flags end at the first word that is not one.\n\n" +
 			"Ctrl-C at a terminal detaches after 2 s, a second one cancels. Elsewhere SIGINT and\n" +
-			"SIGTERM cancel. A closed terminal or output detaches. Detached runs exit with 75.",
+			"SIGTERM cancel. A closed terminal or output detaches. Detached runs exit with 75.\n\n" +
+			"With --session it is a turn of a conversation: it waits, here, until the turn before it\n" +
+			"has ended, and does not start if it is interrupted meanwhile.",
 		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.ownErrors(a.runTask(cmd, f, args))
@@ -72,6 +77,8 @@ func (a *app) runCommand() *cobra.Command {
 	fs.StringVar(&f.onSignal, "on-signal", "", "`WHAT` to do on SIGINT, SIGTERM and SIGHUP: detach or cancel")
 	fs.StringVarP(&f.text, "command", "c", "", "run shell `TEXT` instead of COMMAND")
 	fs.StringVar(&f.queue, "queue", "", "the queue `Q` whose limit counts it")
+	fs.StringVar(&f.session, "session", "", "run it as a turn of session `S`, which first use makes; its turns run one after another")
+	fs.StringVar(&f.busy, "busy", string(session.Enqueue), "`WHAT` to do when the session's turn has not ended: enqueue (wait), reject, or interrupt it")
 	return cmd
 }
 
@@ -85,7 +92,7 @@ func (a *app) ownErrors(err error) error {
 	switch fault.KindOf(err) {
 	case fault.Invalid:
 		return &coded{code: exitUsage, err: err}
-	case fault.Exists:
+	case fault.Exists, fault.Conflict:
 		return &coded{code: exitConflict, err: err}
 	default:
 		return &coded{code: exitOwn, err: err}
@@ -98,6 +105,10 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 		return err
 	}
 	if err := checkBackend(f.backend); err != nil {
+		return err
+	}
+	busy, err := busyPolicy(f.busy)
+	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
@@ -114,17 +125,22 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	id := outlive.NewID("sh")
 	s := outlive.Spec{
 		ID: id, Executor: command.Key, Input: spec.Payload(), Name: f.name, Description: task.CutText(spec.String()),
-		Labels: labels, Queue: f.queue, Here: true, Parent: a.parent(ctx),
+		Labels: labels, Queue: f.queue, Here: true, Session: task.SessionID(f.session),
+	}
+	if f.session == "" { // a turn belongs to its session
+		s.Parent = a.parent(ctx)
 	}
 	if !f.stdin {
 		a.hintStdin()
 	}
 	a.commands.Lend(id, loan)
 	defer a.tidy()
-	if f.detached {
-		return a.background(ctx, s, loan)
-	}
-	return a.foreground(ctx, s, loan, f)
+	return a.turn(ctx, s, busy, func(s outlive.Spec) error {
+		if f.detached {
+			return a.background(ctx, s, loan)
+		}
+		return a.foreground(ctx, s, loan, f)
+	})
 }
 
 // commandSpec turns flags and words into a spec, refusing what is wrong before
@@ -148,6 +164,9 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	}
 	if f.detached && f.detachAfter > 0 {
 		return spec, nil, usagef("-d and --detach-after: give one of them")
+	}
+	if cmd.Flags().Changed("busy") && f.session == "" {
+		return spec, nil, usagef("--busy %s says what to do when a session is busy: name it with --session", f.busy)
 	}
 	if f.detached && f.stdin {
 		return spec, nil, usagef("-d and -i: a detached command reads no input")
