@@ -343,6 +343,32 @@ func TestAFullQueueHoldsBackNobodyElse(t *testing.T) {
 	})
 }
 
+// Deadlines of one instant are not a matter of one page a sweep.
+func TestManyDeadlinesAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, env *outlivetest.Env) {
+		env.Script("job.v1", outlivetest.Complete("done"))
+		const n = 2500
+		for range n {
+			env.Submit(outlive.Spec{Executor: "job.v1", Delay: time.Hour, Timeout: 10 * time.Second})
+		}
+		pass(env, 13*time.Second)
+		ended := 0
+		for after := task.ID(""); ; {
+			recs, err := env.Runtime().List(t.Context(), store.Filter{States: []task.State{task.Failed}, Limit: store.MaxPage, Before: after})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ended += len(recs); len(recs) < store.MaxPage {
+				break
+			}
+			after = recs[len(recs)-1].ID
+		}
+		if ended != n {
+			t.Errorf("%d of %d tasks have ended 3 s after their deadline", ended, n)
+		}
+	})
+}
+
 // Real goroutines: three instances claim at once.
 func TestLimitsAreNeverExceeded(t *testing.T) {
 	t.Parallel()

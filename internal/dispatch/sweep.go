@@ -62,7 +62,6 @@ func lidClosed(wall, running, renewal time.Duration) bool { return wall-running 
 // Any process may call it at any time; two sweepers do not disturb each other.
 func (d *Dispatcher) Sweep(ctx context.Context) error {
 	var dead []store.Worker
-	var due []store.Timer
 	if err := d.st.View(ctx, func(v store.View) error {
 		ws, err := v.Workers()
 		if err != nil {
@@ -73,8 +72,7 @@ func (d *Dispatcher) Sweep(ctx context.Context) error {
 				dead = append(dead, w)
 			}
 		}
-		due, err = v.Timers(v.Now(), store.DefaultPage)
-		return err
+		return nil
 	}); err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
@@ -84,12 +82,40 @@ func (d *Dispatcher) Sweep(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	for _, t := range due {
-		if err := d.fire(ctx, t); err != nil {
-			errs = append(errs, err)
+	errs = append(errs, d.timers(ctx), d.orphans(ctx))
+	return errors.Join(errs...)
+}
+
+// firePages bounds the timers that one sweep fires: others have to be seen to as well.
+const firePages = 50
+
+// timers fires what is due, page by page: many deadlines of one instant do not wait for
+// many sweeps.
+func (d *Dispatcher) timers(ctx context.Context) error {
+	var errs []error
+	for range firePages {
+		var due []store.Timer
+		if err := d.st.View(ctx, func(v store.View) (err error) {
+			due, err = v.Timers(v.Now(), store.MaxPage)
+			return err
+		}); err != nil {
+			return fmt.Errorf("list timers: %w", err)
+		}
+		fired := 0
+		for _, t := range due {
+			if d.o.Passive && t.Kind == string(task.AlarmRetention) {
+				continue // a worker's
+			}
+			if err := d.fire(ctx, t); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			fired++
+		}
+		if len(due) < store.MaxPage || fired == 0 || ctx.Err() != nil {
+			break
 		}
 	}
-	errs = append(errs, d.orphans(ctx))
 	return errors.Join(errs...)
 }
 
@@ -275,9 +301,6 @@ func (d *Dispatcher) fire(ctx context.Context, t store.Timer) error {
 	case store.TimerCascade:
 		return d.cascade(ctx, t)
 	case string(task.AlarmRetention):
-		if d.o.Passive {
-			return nil // a worker's
-		}
 		return d.collect(ctx, t)
 	case string(task.AlarmDeadline):
 	default:
