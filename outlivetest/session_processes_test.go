@@ -91,7 +91,7 @@ func TestSessionStarter(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		}
-		time.Sleep(time.Until(o.At) - time.Millisecond)
+		<-time.After(time.Until(o.At) - time.Millisecond)
 		for time.Now().Before(o.At) { // to the instant, and not to the next tick
 		}
 		a := answer{Began: time.Now()}

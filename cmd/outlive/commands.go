@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/bench"
 	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -23,7 +24,7 @@ func (a *app) commandsOf() []*cobra.Command {
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
 		a.answerCommand(), a.sendCommand(), a.sessionCommand(),
-		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), a.benchCommand(), a.sandboxdCommand(), a.versionCommand(),
+		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), bench.Command(bench.Options{StorePath: a.storePath, Out: a.out, Note: a.note, Group: a.group}), a.sandboxdCommand(), a.versionCommand(),
 	}
 }
 

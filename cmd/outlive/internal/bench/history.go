@@ -1,7 +1,7 @@
 // Copyright 2026 The outlive authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/store/sqlite"
@@ -22,8 +23,8 @@ import (
 // fillers is how many fill a store at once: what they write shares commits.
 const fillers = 512
 
-func (a *app) benchHistoryCommand() *cobra.Command {
-	f := benchFlags{}
+func (b *bench) historyCommand() *cobra.Command {
+	f := flags{}
 	tasks := 0
 	c := &cobra.Command{
 		Use:   "history",
@@ -34,9 +35,9 @@ func (a *app) benchHistoryCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if tasks < 1 || f.parallel < 1 || f.parallel > 4096 || f.seconds <= 0 || f.rounds < 1 {
-				return usagef("--inflight wants 1 to 4096, --tasks, --seconds and --rounds more than 0")
+				return fault.Newf(fault.Invalid, "--inflight wants 1 to 4096, --tasks, --seconds and --rounds more than 0")
 			}
-			return a.benchHistory(cmd.Context(), f, tasks)
+			return b.history(cmd.Context(), f, tasks)
 		},
 	}
 	c.Flags().IntVar(&tasks, "tasks", 100_000, "how many finished tasks")
@@ -46,8 +47,8 @@ func (a *app) benchHistoryCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) benchHistory(ctx context.Context, f benchFlags, tasks int) error {
-	path, err := a.storePath()
+func (b *bench) history(ctx context.Context, f flags, tasks int) error {
+	path, err := b.o.StorePath()
 	if err != nil {
 		return err
 	}
@@ -59,22 +60,22 @@ func (a *app) benchHistory(ctx context.Context, f benchFlags, tasks int) error {
 		return fmt.Errorf("bench: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	if err := a.fill(ctx, dir, tasks); err != nil {
+	if err := b.fill(ctx, dir, tasks); err != nil {
 		return fmt.Errorf("bench history: %w", err)
 	}
 	whole := openWhole(ctx, f.parallel)
 	full := &side{name: "full", open: func(string) (func(int, int) error, func() (int64, int64), func() error, error) { return whole(dir) }}
 	empty := &side{name: "empty", open: whole}
-	if err := a.compete(ctx, f, []*side{empty, full}); err != nil {
+	if err := b.compete(ctx, f, []*side{empty, full}); err != nil {
 		return err
 	}
 	e, h := median(empty.rates), median(full.rates)
-	return a.print(a.out, "history tasks=%d inflight=%d empty_per_s=%.0f full_per_s=%.0f ratio=%.2f seconds=%.0f\n",
+	return b.print("history tasks=%d inflight=%d empty_per_s=%.0f full_per_s=%.0f ratio=%.2f seconds=%.0f\n",
 		tasks, f.parallel, e, h, h/e, f.seconds*float64(f.rounds))
 }
 
 // fill puts finished tasks with their entries into a new store.
-func (a *app) fill(ctx context.Context, dir string, tasks int) error {
+func (b *bench) fill(ctx context.Context, dir string, tasks int) error {
 	st, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), nil)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (a *app) fill(ctx context.Context, dir string, tasks int) error {
 	var next atomic.Int64
 	ends := make(chan error, fillers)
 	for range fillers {
-		a.group.Go("fill", func(context.Context) {
+		b.o.Group.Go("fill", func(context.Context) {
 			for {
 				n := next.Add(1)
 				if n > int64(tasks) {
@@ -95,7 +96,7 @@ func (a *app) fill(ctx context.Context, dir string, tasks int) error {
 					return
 				}
 				if n%int64(max(tasks/10, 1)) == 0 {
-					a.note("%d of %d tasks are there", n, tasks)
+					b.o.Note("%d of %d tasks are there", n, tasks)
 				}
 			}
 		})

@@ -1,11 +1,14 @@
 // Copyright 2026 The outlive authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package bench measures the store and the runtime beside a raw log of the same disk,
+// and beside many finished tasks: outlive bench.
+package bench
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +19,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/apply"
+	"github.com/outlive-dev/outlive/internal/lifecycle"
 	"github.com/outlive-dev/outlive/internal/rawlog"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/store"
@@ -25,14 +30,37 @@ import (
 	"github.com/outlive-dev/outlive/work"
 )
 
-// benchFlags are the words of both benches.
-type benchFlags struct {
+// flags are the words of the benches.
+type flags struct {
 	parallel int
 	seconds  float64
 	rounds   int
 }
 
-func (a *app) benchCommand() *cobra.Command {
+// Options are what the command needs of the command line.
+type Options struct {
+	// StorePath is where the store is, beside which scratch files are made. Required.
+	StorePath func() (string, error)
+	// Out gets the figures. Required.
+	Out io.Writer
+	// Note prints a line for people. Required.
+	Note func(format string, args ...any)
+	// Group runs those that work at once. Required.
+	Group *lifecycle.Group
+}
+
+type bench struct{ o Options }
+
+func (b *bench) print(format string, args ...any) error {
+	if _, err := fmt.Fprintf(b.o.Out, format, args...); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return nil
+}
+
+// Command returns the command.
+func Command(o Options) *cobra.Command {
+	b := &bench{o}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine's durable speed beside a raw log on the same disk",
@@ -42,13 +70,13 @@ func (a *app) benchCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	sub := func(use, short, flag string, do func(context.Context, benchFlags) error) {
-		f := benchFlags{}
+	sub := func(use, short, flag string, do func(context.Context, flags) error) {
+		f := flags{}
 		c := &cobra.Command{
 			Use: use, Short: short, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if f.parallel < 1 || f.parallel > 4096 || f.seconds <= 0 || f.rounds < 1 {
-					return usagef("--%s wants 1 to 4096, --seconds and --rounds more than 0", flag)
+					return fault.Newf(fault.Invalid, "--%s wants 1 to 4096, --seconds and --rounds more than 0", flag)
 				}
 				return do(cmd.Context(), f)
 			},
@@ -58,9 +86,9 @@ func (a *app) benchCommand() *cobra.Command {
 		c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of each side")
 		cmd.AddCommand(c)
 	}
-	sub("append", "Append entries of 256 bytes", "writers", a.benchAppend)
-	sub("lifecycle", "Create, start and complete tasks, each step durable", "inflight", a.benchLifecycle)
-	cmd.AddCommand(a.benchHistoryCommand())
+	sub("append", "Append entries of 256 bytes", "writers", b.append)
+	sub("lifecycle", "Create, start and complete tasks, each step durable", "inflight", b.lifecycle)
+	cmd.AddCommand(b.historyCommand())
 	return cmd
 }
 
@@ -72,8 +100,8 @@ type side struct {
 }
 
 // compete runs the sides in turn and prints every round.
-func (a *app) compete(ctx context.Context, f benchFlags, sides []*side) error {
-	path, err := a.storePath()
+func (b *bench) compete(ctx context.Context, f flags, sides []*side) error {
+	path, err := b.o.StorePath()
 	if err != nil {
 		return err
 	}
@@ -86,7 +114,7 @@ func (a *app) compete(ctx context.Context, f benchFlags, sides []*side) error {
 			if err != nil {
 				return fmt.Errorf("bench: %w", err)
 			}
-			err = a.measure(ctx, s, f, round, dir)
+			err = b.measure(ctx, s, f, round, dir)
 			if rerr := os.RemoveAll(dir); err == nil && rerr != nil {
 				err = fmt.Errorf("bench: %w", rerr)
 			}
@@ -98,7 +126,7 @@ func (a *app) compete(ctx context.Context, f benchFlags, sides []*side) error {
 	return nil
 }
 
-func (a *app) measure(ctx context.Context, s *side, f benchFlags, round int, dir string) error {
+func (b *bench) measure(ctx context.Context, s *side, f flags, round int, dir string) error {
 	do, stats, closed, err := s.open(dir)
 	if err != nil {
 		return fmt.Errorf("bench %s: %w", s.name, err)
@@ -110,7 +138,7 @@ func (a *app) measure(ctx context.Context, s *side, f benchFlags, round int, dir
 	ends := make(chan struct{}, f.parallel)
 	began := time.Now()
 	for w := range f.parallel {
-		a.group.Go("bench", func(context.Context) {
+		b.o.Group.Go("bench", func(context.Context) {
 			defer func() { ends <- struct{}{} }()
 			for ctx.Err() == nil {
 				if err := do(w, int(next.Add(1))); err != nil {
@@ -134,7 +162,7 @@ func (a *app) measure(ctx context.Context, s *side, f benchFlags, round int, dir
 	}
 	rate := float64(done.Load()) / took
 	s.rates = append(s.rates, rate)
-	return a.print(a.out, "round=%d side=%s ops_per_s=%.0f syncs_per_s=%.0f batch=%.1f seconds=%.1f\n",
+	return b.print("round=%d side=%s ops_per_s=%.0f syncs_per_s=%.0f batch=%.1f seconds=%.1f\n",
 		round+1, s.name, rate, float64(syncs)/took, float64(ops)/float64(max(syncs, 1)), took)
 }
 
@@ -143,12 +171,12 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-func (a *app) summary(f benchFlags, name, flag string, ours, log *side) error {
-	return a.print(a.out, "%s %s=%d ops_per_s=%.0f log_per_s=%.0f ratio=%.2f seconds=%.0f\n",
+func (b *bench) summary(f flags, name, flag string, ours, log *side) error {
+	return b.print("%s %s=%d ops_per_s=%.0f log_per_s=%.0f ratio=%.2f seconds=%.0f\n",
 		name, flag, f.parallel, median(ours.rates), median(log.rates), median(ours.rates)/median(log.rates), f.seconds*float64(f.rounds))
 }
 
-func (a *app) benchAppend(ctx context.Context, f benchFlags) error {
+func (b *bench) append(ctx context.Context, f flags) error {
 	data := []byte(strings.Repeat("x", 256))
 	ours := &side{name: "store", open: func(dir string) (func(int, int) error, func() (int64, int64), func() error, error) {
 		st, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), nil)
@@ -168,10 +196,10 @@ func (a *app) benchAppend(ctx context.Context, f benchFlags) error {
 		}, st.Stats, st.Close, nil
 	}}
 	log := rawSide(data, 1)
-	if err := a.compete(ctx, f, []*side{log, ours}); err != nil {
+	if err := b.compete(ctx, f, []*side{log, ours}); err != nil {
 		return err
 	}
-	return a.summary(f, "append", "writers", ours, log)
+	return b.summary(f, "append", "writers", ours, log)
 }
 
 // rawSide appends n records of the same bytes, one after another, to a raw log.
@@ -196,17 +224,17 @@ func rawSide(data []byte, n int) *side {
 // record and an entry.
 const lifecycleBytes = 700
 
-func (a *app) benchLifecycle(ctx context.Context, f benchFlags) error {
+func (b *bench) lifecycle(ctx context.Context, f flags) error {
 	log := rawSide([]byte(strings.Repeat("x", lifecycleBytes)), 3)
 	rows := &side{name: "store", open: openRows(ctx)}
 	whole := &side{name: "runtime", open: openWhole(ctx, f.parallel)}
-	if err := a.compete(ctx, f, []*side{log, rows, whole}); err != nil {
+	if err := b.compete(ctx, f, []*side{log, rows, whole}); err != nil {
 		return err
 	}
-	if err := a.summary(f, "store-lifecycle", "inflight", rows, log); err != nil {
+	if err := b.summary(f, "store-lifecycle", "inflight", rows, log); err != nil {
 		return err
 	}
-	return a.summary(f, "lifecycle", "inflight", whole, log)
+	return b.summary(f, "lifecycle", "inflight", whole, log)
 }
 
 // openRows does the three commands of a lifecycle on the store alone.
