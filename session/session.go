@@ -14,6 +14,7 @@
 package session
 
 import (
+	"strings"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -70,6 +71,9 @@ type Session struct {
 	Waiting int64 `json:"waiting,omitempty"` // messages in it now
 	// FirstSeq is where the active turn begins in the session's stream.
 	FirstSeq int64 `json:"first_seq,omitempty"`
+	// Fruitless counts the latest turns in a row that consumed nothing and left input
+	// unread.
+	Fruitless int `json:"fruitless,omitempty"`
 	// Rollback is set while a turn is canceled that is to be withdrawn.
 	Rollback bool `json:"rollback,omitempty"`
 
@@ -128,8 +132,18 @@ func Decide(s *Session, active *task.Record, p Policy) (Action, mail.Delivery) {
 	return Deliver, mail.Queue
 }
 
-// Wakes reports whether a message in the inbox starts a turn by itself.
-func Wakes(in mail.Input) bool { return in.Kind != KindNote }
+// MaxFruitless is how many turns in a row may consume nothing before notices wake the
+// session no more, until somebody speaks to it: they would start turns for ever.
+const MaxFruitless = 3
+
+// Wakes reports whether a message in the inbox of s, which is idle, starts a turn by
+// itself. A notice does so if the turns read input, and do read it.
+func (s *Session) Wakes(in mail.Input) bool {
+	if strings.HasPrefix(in.Kind, mail.KindChild) {
+		return s.Start != nil && s.Start.ReadsInput && s.Fruitless < MaxFruitless
+	}
+	return s.Start != nil && in.Kind != KindNote
+}
 
 // KindNote is the kind of messages that wait for the next turn without starting one.
 const KindNote = "note"

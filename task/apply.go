@@ -45,6 +45,7 @@ func Apply(r Record, c Command, now time.Time) (Record, []Effect, error) {
 		s.r.Revision++
 		s.r.UpdatedAt = now
 	}
+	s.identify()
 	slices.SortStableFunc(s.fx, func(a, b Effect) int { return rank(a) - rank(b) })
 	return s.r, s.fx, nil
 }
@@ -156,6 +157,22 @@ func (s *step) journal(kind string, data any) {
 func (s *step) notify(kind, summary string) {
 	if s.r.Publication != Deferred {
 		s.fx = append(s.fx, Notify{Kind: kind, Summary: summary})
+	}
+}
+
+// identify gives the notices their ids, which name the version they tell of. The first
+// one needs no other to replace, and an end tells more than what was before.
+func (s *step) identify() {
+	for i, e := range s.fx {
+		n, ok := e.(Notify)
+		if !ok {
+			continue
+		}
+		n.ID = fmt.Sprintf("%s/%s/%d", s.r.ID, n.Kind, s.r.Version)
+		if n.Kind != NoticeCreated && !s.r.State.Terminal() {
+			n.Replaces, s.r.Told = s.r.Told, n.ID
+		}
+		s.fx[i] = n
 	}
 }
 

@@ -22,8 +22,13 @@ type Journal struct {
 // rules to an ancestor, the root session, or the outbox). It comes from published
 // tasks only. Kind is one of the Notice constants.
 type Notify struct {
+	// ID is the notice's own, the same for ever.
+	ID      string
 	Kind    string
 	Summary string
+	// Replaces is the id of the notice before of the same task that this one makes
+	// worthless: it says how the task is now. Of an end, and of the first, there is none.
+	Replaces string
 }
 
 // Alarm asks for the timer row (Kind, task) to be due At; a zero At removes it.

@@ -164,12 +164,14 @@ type Record struct {
 	Failure           *Failure    `json:"failure,omitempty"`
 
 	// Mail. Cursors count inputs from 1; 0 is before the first.
-	MailSealed    bool  `json:"mail_sealed,omitempty"`
-	LatestInput   int64 `json:"latest_input,omitempty"`
-	ConsumedInput int64 `json:"consumed_input,omitempty"`
-	AttemptInput  int64 `json:"attempt_input,omitempty"` // ConsumedInput when the attempt started
-	WakeInput     int64 `json:"wake_input,omitempty"`    // newest steer or interrupt input since the attempt started
-	Bounced       bool  `json:"bounced,omitempty"`       // went back for unread input; cleared when the cursor moves
+	MailSealed  bool  `json:"mail_sealed,omitempty"`
+	LatestInput int64 `json:"latest_input,omitempty"`
+	// Told is the id of the latest notice the task sent that is not of its end.
+	Told          string `json:"told,omitempty"`
+	ConsumedInput int64  `json:"consumed_input,omitempty"`
+	AttemptInput  int64  `json:"attempt_input,omitempty"` // ConsumedInput when the attempt started
+	WakeInput     int64  `json:"wake_input,omitempty"`    // newest steer or interrupt input since the attempt started
+	Bounced       bool   `json:"bounced,omitempty"`       // went back for unread input; cleared when the cursor moves
 
 	// Schedule.
 	Queue          string    `json:"queue,omitempty"`

@@ -4,8 +4,8 @@
 package apply
 
 import (
-	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/journal"
@@ -14,24 +14,26 @@ import (
 	"github.com/outlive-dev/outlive/task"
 )
 
-// Kinds of inputs that the engine makes.
-const (
-	// KindWithdrawn is an input that its sender took back: it has no content any more,
-	// and keeps its place.
-	KindWithdrawn = "withdrawn"
-	// kindAnswer begins the kind of an answer; the verdict follows.
-	kindAnswer = "answer."
-)
+// kindAnswer begins the kind of an answer; the verdict follows.
+const kindAnswer = "answer."
 
 // notify puts a notice about child into the mailbox of the nearest ancestor that
 // reads input and is not sealed; with none it goes to the root session, and with none
 // of that to the outbox target that the task names. With nobody to tell the journal
 // has it. A notice never makes a transition fail.
+//
+// That it was created a task's parent knows, who made it: it is told to an outbox
+// target only.
+//
+// A notice that is not of an end replaces the one before it of the same task where
+// nobody has consumed that: at most two of a task wait, the later one says how
+// the task is now and how many it stands for.
 func notify(tx store.Tx, child task.Record, n task.Notify) error {
+	if n.Kind == task.NoticeCreated {
+		return toOutbox(tx, &child, n)
+	}
 	for at, hops := child.Parent, 0; at != "" && hops < maxHops; hops++ {
-		id := fmt.Sprintf("%s/%s/%d", child.ID, n.Kind, child.Version)
-		keys := []store.Key{store.TaskKey(at), store.InputKey(at, id), store.StreamKey(journal.StreamID(at))}
-		if need := undeclared(tx, keys); len(need) > 0 {
+		if need := undeclared(tx, Keys(at)); len(need) > 0 {
 			return store.More(need...)
 		}
 		p, ok := tx.Task(at)
@@ -39,15 +41,7 @@ func notify(tx store.Tx, child task.Record, n task.Notify) error {
 			break
 		}
 		if p.ReadsInput && !p.MailSealed && !p.State.Terminal() {
-			if _, seen := tx.Input(at, id); seen {
-				return nil
-			}
-			in, err := noticeOf(&child, n, id, 0)
-			if err != nil {
-				return err
-			}
-			in.Task = string(at)
-			return deliver(tx, p, in)
+			return toMailbox(tx, p, &child, n)
 		}
 		at = p.Parent
 	}
@@ -57,6 +51,48 @@ func notify(tx store.Tx, child task.Record, n task.Notify) error {
 		}
 	}
 	return toOutbox(tx, &child, n)
+}
+
+// toMailbox gives a notice to a task that reads input.
+func toMailbox(tx store.Tx, p task.Record, child *task.Record, n task.Notify) error {
+	keys := []store.Key{store.InputKey(p.ID, n.ID), store.StreamKey(journal.StreamID(p.Stream()))}
+	if n.Replaces != "" {
+		keys = append(keys, store.InputKey(p.ID, n.Replaces))
+	}
+	if need := undeclared(tx, keys); len(need) > 0 {
+		return store.More(need...)
+	}
+	if _, seen := tx.Input(p.ID, n.ID); seen {
+		return nil
+	}
+	suppressed := 0
+	if n.Replaces != "" {
+		old, ok := tx.Input(p.ID, n.Replaces)
+		if ok && old.Seq > p.ConsumedInput && old.Kind != mail.KindWithdrawn {
+			before, _ := mail.NoticeOf(old)
+			suppressed = before.Suppressed + 1
+			// It is withdrawn, not changed: who has read it and not committed that yet gets
+			// the new one all the same.
+			if err := retract(tx, &p, old); err != nil {
+				return err
+			}
+		}
+	}
+	in := noticeOf(child, n, suppressed)
+	in.Task = string(p.ID)
+	return deliver(tx, p, in)
+}
+
+// retract takes the content of an unconsumed input back; it keeps its place.
+func retract(tx store.Tx, p *task.Record, in mail.Input) error {
+	in.Kind, in.Media, in.Data = mail.KindWithdrawn, "", nil
+	n := note(in)
+	n.Seq = in.Seq
+	if err := appendEntry(tx, p, task.Journal{Kind: journal.KindInputWithdrawn, Data: n}); err != nil {
+		return err
+	}
+	tx.PutInput(in)
+	return nil
 }
 
 // NoticeKeys are the keys that the next transition of a task needs to tell its parent
@@ -70,26 +106,24 @@ func NoticeKeys(r *task.Record, kind string) []store.Key {
 }
 
 // noticeOf makes the input that tells of a child.
-func noticeOf(child *task.Record, n task.Notify, id string, suppressed int) (mail.Input, error) {
-	data, err := json.Marshal(Notice{Task: child.ID, Summary: task.CutText(n.Summary), Suppressed: suppressed})
-	if err != nil {
-		return mail.Input{}, fmt.Errorf("encode notice: %w", err)
+func noticeOf(child *task.Record, n task.Notify, suppressed int) mail.Input {
+	data := mail.Notice{Task: string(child.ID), Summary: n.Summary, Suppressed: suppressed}
+	if r := child.Result; r != nil && readable(r) {
+		data.Summary = string(r.Data)
 	}
-	return mail.Input{ID: id, Kind: kindChild + n.Kind, Media: mediaJSON, Data: data, From: string(child.ID)}, nil
+	return mail.Input{ID: n.ID, Kind: mail.KindChild + n.Kind, Media: mediaJSON, Data: data.Encode(), From: string(child.ID)}
+}
+
+// readable reports whether a payload says what it says in characters.
+func readable(p *task.Payload) bool {
+	media, _, _ := strings.Cut(p.Media, ";")
+	return media == "" || media == mediaJSON || strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json")
 }
 
 const mediaJSON = "application/json"
 
 // maxHops bounds the walk to an ancestor: no deeper nesting is admitted.
 const maxHops = 16
-
-// Notice is the data of an input of kind child.*.
-type Notice struct {
-	Task    task.ID `json:"task"`
-	Summary string  `json:"summary,omitempty"`
-	// Suppressed counts the notices before it that it stands for.
-	Suppressed int `json:"suppressed,omitempty"`
-}
 
 func deliver(tx store.Tx, p task.Record, in mail.Input) error {
 	out, err := step(tx, p, task.Send{Wakes: in.Delivery.Wakes(), Input: note(in)})
@@ -207,28 +241,26 @@ func Edit(tx store.Tx, id task.ID, in mail.Input, withdraw bool) (mail.Input, er
 		return old, task.ErrConsumed
 	case old.Delivery == mail.Answer:
 		return old, fault.Newf(fault.Conflict, "input %s has decided ticket %s", in.ID, old.Ticket)
-	case old.Kind == KindWithdrawn && withdraw:
+	case old.Kind == mail.KindWithdrawn && withdraw:
 		return old, nil
-	case old.Kind == KindWithdrawn:
+	case old.Kind == mail.KindWithdrawn:
 		return old, fault.Newf(fault.Conflict, "input %s was withdrawn", in.ID)
 	}
-	kind := journal.KindInputEdited
-	if withdraw {
-		old.Kind, old.Media, old.Data = KindWithdrawn, "", nil
-		kind = journal.KindInputWithdrawn
-	} else {
-		old.Media, old.Data = in.Media, in.Data
-		if err := (task.Limits{}).ValidateInput(&old); err != nil {
-			return old, err
-		}
-	}
-	s := journal.StreamID(r.Stream())
-	if need := undeclared(tx, []store.Key{store.StreamKey(s)}); len(need) > 0 {
+	if need := undeclared(tx, []store.Key{store.StreamKey(journal.StreamID(r.Stream()))}); len(need) > 0 {
 		return old, store.More(need...)
+	}
+	if withdraw {
+		err := retract(tx, &r, old)
+		old.Kind, old.Media, old.Data = mail.KindWithdrawn, "", nil
+		return old, err
+	}
+	old.Media, old.Data = in.Media, in.Data
+	if err := (task.Limits{}).ValidateInput(&old); err != nil {
+		return old, err
 	}
 	n := note(old)
 	n.Seq = old.Seq
-	if err := appendEntry(tx, &r, task.Journal{Kind: kind, Data: n}); err != nil {
+	if err := appendEntry(tx, &r, task.Journal{Kind: journal.KindInputEdited, Data: n}); err != nil {
 		return old, err
 	}
 	tx.PutInput(old)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/mail"
@@ -186,12 +187,17 @@ func endTurn(tx store.Tx, r *task.Record) error {
 	if err != nil || s.Active != r.ID {
 		return err
 	}
+	if r.Unread() > 0 && r.ConsumedInput == 0 {
+		s.Fruitless++
+	} else {
+		s.Fruitless = 0
+	}
 	if r.Unread() > 0 {
 		if need := undeclared(tx, []store.Key{store.InputsKey(r.ID)}); len(need) > 0 {
 			return store.More(need...)
 		}
 		for _, in := range tx.Inputs(r.ID) {
-			if in.Delivery == mail.Answer || in.Kind == KindWithdrawn {
+			if in.Delivery == mail.Answer || in.Kind == mail.KindWithdrawn {
 				continue
 			}
 			if err := keep(tx, &s, in); err != nil {
@@ -223,14 +229,14 @@ type Withdrawn struct {
 // starts one: a message, which becomes the turn's payload, or a notice that an
 // executor which reads input can be woken by.
 func wake(tx store.Tx, s *session.Session) error {
-	if s.Active != "" || s.Start == nil {
+	if s.Active != "" {
 		return nil
 	}
 	for _, d := range tx.Outbox(store.InboxTarget(s.ID)) {
-		notice := strings.HasPrefix(d.Message.Kind, kindChild)
-		if !session.Wakes(d.Message) || notice && !s.Start.ReadsInput {
+		if !s.Wakes(d.Message) {
 			continue
 		}
+		notice := strings.HasPrefix(d.Message.Kind, mail.KindChild)
 		rec := s.Start.Clone()
 		// Derived, since a transaction may run again: the message's place is of this
 		// session alone, and what it comes from cannot be guessed.
@@ -239,7 +245,9 @@ func wake(tx store.Tx, s *session.Session) error {
 		copy(random[:], sum[:])
 		rec.ID = task.NewID(rec.Kind, tx.Now(), random)
 		rec.Publication = task.OnCreate
-		if !notice {
+		if notice {
+			rec.DueAt = d.Message.At.Add(noticeWindow)
+		} else {
 			if err := take(tx, s, d); err != nil {
 				return err
 			}
@@ -251,49 +259,35 @@ func wake(tx store.Tx, s *session.Session) error {
 	return nil
 }
 
-const kindChild = "child."
+// noticeWindow is how long the notices of one session are gathered before a turn is
+// started for them: one that finds them all costs a model less than one for each.
+const noticeWindow = 200 * time.Millisecond
 
 // toSession gives a notice to a session: to its unfinished turn if that reads input,
 // else to its inbox, which wakes it. It reports whether the session took it.
-//
-// A notice that is not of an end replaces the one before it of the same task that
-// nobody has read: at most two of a task wait in an inbox, and the later one says how
-// many it stands for.
 func toSession(tx store.Tx, id task.SessionID, child *task.Record, n task.Notify) (took bool, err error) {
 	s, active, err := sessionOf(tx, id)
 	if err != nil || s.ID == "" {
 		return false, err
 	}
-	name := fmt.Sprintf("%s/%s/%d", child.ID, n.Kind, child.Version)
 	if active != nil && active.ReadsInput && !active.MailSealed && !active.State.Terminal() {
-		in, err := noticeOf(child, n, name, 0)
-		if err != nil {
-			return false, err
-		}
-		if need := undeclared(tx, []store.Key{store.InputKey(active.ID, name)}); len(need) > 0 {
-			return false, store.More(need...)
-		}
-		in.Task = string(active.ID)
-		return true, deliver(tx, *active, in)
+		return true, toMailbox(tx, *active, child, n)
 	}
 	suppressed := 0
-	if !child.State.Terminal() {
-		name = string(child.ID) + "/latest"
-		k := store.DeliveryKey(store.InboxTarget(id), name)
+	if n.Replaces != "" {
+		k := store.DeliveryKey(store.InboxTarget(id), n.Replaces)
 		if !tx.Declared(k) {
 			return false, store.More(k)
 		}
 		if old, ok := tx.Delivery(k.A, k.B); ok {
-			var before Notice
-			_ = json.Unmarshal(old.Message.Data, &before) // of ours
+			before, _ := mail.NoticeOf(old.Message)
 			suppressed = before.Suppressed + 1
+			if err := take(tx, &s, old); err != nil {
+				return false, err
+			}
 		}
 	}
-	in, err := noticeOf(child, n, name, suppressed)
-	if err != nil {
-		return false, err
-	}
-	if err := keep(tx, &s, in); err != nil {
+	if err := keep(tx, &s, noticeOf(child, n, suppressed)); err != nil {
 		return false, err
 	}
 	tx.PutSession(s)
@@ -305,14 +299,10 @@ func toOutbox(tx store.Tx, child *task.Record, n task.Notify) error {
 	if child.Notify == "" {
 		return nil
 	}
-	id := fmt.Sprintf("%s/%s/%d", child.ID, n.Kind, child.Version)
-	k := store.DeliveryKey(child.Notify, id)
+	in := noticeOf(child, n, 0)
+	k := store.DeliveryKey(child.Notify, in.ID)
 	if !tx.Declared(k) {
 		return store.More(k)
-	}
-	in, err := noticeOf(child, n, id, 0)
-	if err != nil {
-		return err
 	}
 	if child.Parent == "" {
 		in.Kind = "task." + n.Kind
