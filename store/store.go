@@ -252,6 +252,9 @@ type PendingQuery struct {
 	Now       time.Time
 	Executors []string
 	Limit     int
+	// FullQueues and BusyKeys leave out what only waits for its limits: tasks of these
+	// queues and concurrency keys, except stop-only starts.
+	FullQueues, BusyKeys []string
 	// Aging lifts a task by one priority step for each Aging it has waited, so that
 	// nothing starves. Defaults to 1 minute.
 	Aging time.Duration

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -113,8 +114,9 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 	if err != nil {
 		return 0, 0, err
 	}
+	var full limits
 	for page := min(n, store.DefaultPage); ; page = store.MaxPage {
-		due, next, err := d.due(ctx, executors, page)
+		due, next, err := d.due(ctx, executors, page, &full)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -122,26 +124,65 @@ func (d *Dispatcher) claim(ctx context.Context, executors []string, n int) (int,
 			d.setBacklog(false)
 			return 0, next, nil
 		}
-		got, err := d.take(ctx, thin(due, n), n, lease)
+		got, err := d.take(ctx, thin(due, n), n, lease, &full)
 		if err != nil {
 			return 0, 0, err
 		}
 		for _, r := range got {
 			d.begin(r)
 		}
-		d.setBacklog(len(got) < len(due) || len(due) == page)
-		if len(got) > 0 || len(due) < page || page == store.MaxPage {
+		d.setBacklog(len(due) == page || full.leave(due, got))
+		if len(got) > 0 || len(due) < page || !full.grown() {
 			return len(got), next, nil
 		}
 	}
 }
 
+// limits are the queues and concurrency keys that were met without a free place.
+type limits struct {
+	queues, keys []string
+	before       int // how many there were at the last look
+}
+
+// leave reports whether some of the due tasks were not started for want of a slot
+// alone.
+func (l *limits) leave(due, got []task.Record) bool {
+	started := make(map[task.ID]bool, len(got))
+	for i := range got {
+		started[got[i].ID] = true
+	}
+	return slices.ContainsFunc(due, func(r task.Record) bool {
+		return !started[r.ID] && !slices.Contains(l.queues, r.Queue) && !slices.Contains(l.keys, r.ConcurrencyKey)
+	})
+}
+
+// grown reports whether there are more than at the last time it was asked: what a
+// further look leaves out.
+func (l *limits) grown() bool {
+	n := len(l.queues) + len(l.keys)
+	was := l.before
+	l.before = n
+	return n > was
+}
+
+func (l *limits) add(r *task.Record, queue bool) {
+	list, name := &l.keys, r.ConcurrencyKey
+	if queue {
+		list, name = &l.queues, r.Queue
+	}
+	if !slices.Contains(*list, name) {
+		*list = append(*list, name)
+	}
+}
+
 // due lists what may be claimed, best first, or how long until something may.
-func (d *Dispatcher) due(ctx context.Context, executors []string, limit int) (due []task.Record, next time.Duration, err error) {
+func (d *Dispatcher) due(ctx context.Context, executors []string, limit int, full *limits) (due []task.Record, next time.Duration, err error) {
 	next = d.o.Poll
 	err = d.st.View(ctx, func(v store.View) (err error) {
 		now := v.Now()
-		due, err = v.Pending(store.PendingQuery{Now: now, Executors: executors, Limit: limit, Aging: d.o.Aging})
+		due, err = v.Pending(store.PendingQuery{
+			Now: now, Executors: executors, Limit: limit, Aging: d.o.Aging, FullQueues: full.queues, BusyKeys: full.keys,
+		})
 		if err != nil || len(due) > 0 {
 			return err
 		}
@@ -180,8 +221,9 @@ func thin(due []task.Record, n int) []task.Record {
 	return kept
 }
 
-// take starts at most n of the due tasks under the lease.
-func (d *Dispatcher) take(ctx context.Context, due []task.Record, n int, lease task.Lease) ([]task.Record, error) {
+// take starts at most n of the due tasks under the lease, and notes whose limits are
+// reached.
+func (d *Dispatcher) take(ctx context.Context, due []task.Record, n int, lease task.Lease, full *limits) ([]task.Record, error) {
 	keys := []store.Key{store.WorkerKey(lease.Worker)}
 	for i := range due {
 		keys = append(keys, startKeys(&due[i])...)
@@ -200,8 +242,13 @@ func (d *Dispatcher) take(ctx context.Context, due []task.Record, n int, lease t
 			if _, more := store.AsMore(err); more {
 				return err
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				got = append(got, r)
+			case errors.Is(err, errFullQueue):
+				full.add(&r, true)
+			case errors.Is(err, errBusyKey):
+				full.add(&r, false)
 			}
 		}
 		return nil
@@ -257,8 +304,11 @@ func startKeys(r *task.Record) []store.Key {
 	return keys
 }
 
-// errBusy says that a limit forbids the start now.
-var errBusy = fault.New(fault.Unavailable, "start task: its queue is full or paused")
+// A limit forbids the start now.
+var (
+	errFullQueue = fault.New(fault.Unavailable, "start task: its queue is full or paused")
+	errBusyKey   = fault.New(fault.Unavailable, "start task: another task with its concurrency key runs")
+)
 
 // startHere starts a pending task under the lease unless a limit forbids it. A start
 // that exists to stop is ahead of every limit.
@@ -270,11 +320,11 @@ func (d *Dispatcher) startHere(tx store.Tx, id task.ID, lease task.Lease) (task.
 	if !r.StopOnly() {
 		if r.Queue != "" {
 			if q := tx.Queue(r.Queue); q.Paused || q.Limit > 0 && tx.Running(r.Queue) >= q.Limit {
-				return r, errBusy
+				return r, errFullQueue
 			}
 		}
 		if r.ConcurrencyKey != "" && tx.RunningWith(r.ConcurrencyKey) >= 1 {
-			return r, errBusy
+			return r, errBusyKey
 		}
 	}
 	out, err := apply.Step(tx, id, task.Start{Lease: lease, Outside: d.reg[r.Executor].Stop != nil})

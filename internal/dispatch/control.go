@@ -112,7 +112,7 @@ func (d *Dispatcher) startPending(ctx context.Context, id task.ID) (over bool, e
 	case err == nil:
 		d.begin(got)
 		return true, nil
-	case errors.Is(err, errBusy), errors.Is(err, errNotTaken):
+	case errors.Is(err, errFullQueue), errors.Is(err, errBusyKey), errors.Is(err, errNotTaken):
 		return false, nil
 	case settled(err):
 		return !errors.Is(err, apply.ErrLease), nil

@@ -332,13 +332,17 @@ func TestAFullQueueHoldsBackNobodyElse(t *testing.T) {
 		if err := rt.SetQueue(t.Context(), store.Queue{Name: "q", Limit: 1}); err != nil {
 			t.Fatal(err)
 		}
-		for range 300 {
+		for range 1500 { // more than any page
 			env.Submit(outlive.Spec{Executor: "job.v1", Queue: "q", Priority: -1})
+			env.Submit(outlive.Spec{Executor: "job.v1", ConcurrencyKey: "k", Priority: -1})
 		}
-		id := env.Submit(outlive.Spec{Executor: "free.v1"}).ID
+		other := env.Submit(outlive.Spec{Executor: "free.v1", Queue: "other", ConcurrencyKey: "another"}).ID
+		none := env.Submit(outlive.Spec{Executor: "free.v1"}).ID
 		env.Idle()
-		if r := env.Get(id); r.State != task.Completed {
-			t.Errorf("behind 300 tasks of a full queue: %s", outlivetest.Line(r))
+		for _, id := range []task.ID{other, none} {
+			if r := env.Get(id); r.State != task.Completed {
+				t.Errorf("behind 3000 tasks that wait for their limits: %s", outlivetest.Line(r))
+			}
 		}
 	})
 }

@@ -94,7 +94,7 @@ func (v *view) Pending(q store.PendingQuery) ([]task.Record, error) {
 	var due []*task.Record
 	v.live.after("", true, func(_ task.ID, r *task.Record) bool {
 		if r.State == task.Pending && !batch.DueAt(r).After(q.Now) &&
-			(len(q.Executors) == 0 || slices.Contains(q.Executors, r.Executor)) {
+			(len(q.Executors) == 0 || slices.Contains(q.Executors, r.Executor)) && !heldBack(&q, r) {
 			due = append(due, r)
 		}
 		return true
@@ -107,6 +107,11 @@ func (v *view) Pending(q store.PendingQuery) ([]task.Record, error) {
 		}
 	}
 	return p.list, nil
+}
+
+func heldBack(q *store.PendingQuery, r *task.Record) bool {
+	return !r.StopOnly() && (r.Queue != "" && slices.Contains(q.FullQueues, r.Queue) ||
+		r.ConcurrencyKey != "" && slices.Contains(q.BusyKeys, r.ConcurrencyKey))
 }
 
 func (v *view) NextDue(now time.Time) (time.Time, bool, error) {

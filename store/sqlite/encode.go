@@ -16,6 +16,9 @@ import (
 	"github.com/outlive-dev/outlive/task"
 )
 
+// stopPriority is that of starts that only stop: before all others.
+const stopPriority = math.MinInt64
+
 func micros(t time.Time) int64 { return t.UnixMicro() }
 
 func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }
@@ -79,7 +82,7 @@ func columnsOf(r *task.Record) columns {
 	case task.Pending:
 		c.pending, c.exec, c.prio, c.due = true, r.Executor, int64(r.Priority), micros(batch.DueAt(r))
 		if r.StopOnly() {
-			c.prio = math.MinInt64
+			c.prio = stopPriority
 		}
 	case task.Running:
 		c.running, c.worker, c.epoch = true, string(r.Lease.Worker), r.Lease.Epoch

@@ -4,6 +4,7 @@
 package sqlite
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,6 +175,17 @@ func (v *view) Children(parent, after task.ID, limit int) ([]task.Record, error)
 		string(parent), string(after), batch.PageSize(limit))
 }
 
+// The pending tasks of one executor and priority that are due, and those of them that
+// no full queue or busy key holds back.
+const (
+	pendingSQL = `SELECT n, body FROM outlive_task WHERE p_exec = ? AND p_prio = ? AND p_due <= ? AND p_exec IS NOT NULL
+		ORDER BY p_due, id LIMIT ?`
+	pendingFreeSQL = `SELECT n, body FROM outlive_task WHERE p_exec = ? AND p_prio = ? AND p_due <= ? AND p_exec IS NOT NULL
+		AND (queue IS NULL OR queue NOT IN (SELECT value FROM json_each(?)))
+		AND coalesce(json_extract(body, '$.concurrency_key'), '') NOT IN (SELECT value FROM json_each(?))
+		ORDER BY p_due, id LIMIT ?`
+)
+
 // Pending takes the head of every (executor, priority) group and merges them: the
 // index has each group in order of due time, so that neither a long backlog nor
 // many scheduled tasks are looked through.
@@ -183,19 +195,31 @@ func (v *view) Pending(q store.PendingQuery) ([]task.Record, error) {
 	if err != nil {
 		return nil, classify(err)
 	}
+	held := q.FullQueues != nil || q.BusyKeys != nil
+	queues, err := json.Marshal(append([]string{}, q.FullQueues...))
+	if err != nil {
+		return nil, classify(err)
+	}
+	keys, err := json.Marshal(append([]string{}, q.BusyKeys...))
+	if err != nil {
+		return nil, classify(err)
+	}
 	var due []*task.Record
 	for _, g := range groups {
 		if len(q.Executors) > 0 && !slices.Contains(q.Executors, g.executor) {
 			continue
 		}
-		err := v.c.run(`SELECT n, body FROM outlive_task WHERE p_exec = ? AND p_prio = ? AND p_due <= ? AND p_exec IS NOT NULL
-			ORDER BY p_due, id LIMIT ?`, func(s *stmt) error {
+		sql, values := pendingSQL, []any{g.executor, g.priority, micros(q.Now)}
+		if held && g.priority != stopPriority {
+			sql, values = pendingFreeSQL, append(values, string(queues), string(keys))
+		}
+		err := v.c.run(sql, func(s *stmt) error {
 			row, err := readTask(s)
 			if err == nil {
 				due = append(due, row.rec)
 			}
 			return err
-		}, g.executor, g.priority, micros(q.Now), limit)
+		}, append(values, limit)...)
 		if err != nil {
 			return nil, classify(err)
 		}

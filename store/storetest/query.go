@@ -216,6 +216,22 @@ func testPending(t *testing.T, o *Options) {
 	wantIDs(t, "Pending early", list, err, "old", "nodue")
 	list, err = query(store.PendingQuery{Now: at(1000), Limit: 2})
 	wantIDs(t, "Pending at the instant it is due", list, err, "stop", "urgent")
+	held := func(id task.ID, prio int, queue, key string, canceled bool) task.Record {
+		r := mk(id, prio, 10, "q.v1")
+		if r.Queue, r.ConcurrencyKey = queue, key; canceled {
+			r.CancelRequestedAt = at(50)
+		}
+		return r
+	}
+	put(t, st,
+		held("q-full", -1, "full", "", false), held("q-stop", 0, "full", "", true), held("q-busy", 0, "free", "busy", false),
+		held("q-free", 1, "free", "idle", false), held("q-none", 2, "", "", false), held("q-key", 3, "", "full", false))
+	free := store.PendingQuery{Now: at(100), Executors: []string{"q.v1"}, FullQueues: []string{"full", "other"}, BusyKeys: []string{"busy"}}
+	list, err = query(free)
+	wantIDs(t, "Pending beside full queues and busy keys", list, err, "q-stop", "q-free", "q-none", "q-key")
+	free.FullQueues, free.Limit = nil, 3
+	list, err = query(free)
+	wantIDs(t, "Pending beside a busy key", list, err, "q-stop", "q-full", "q-free")
 	view(t, st, func(v store.View) error {
 		for _, c := range []struct{ now, next int }{{-1000, -100}, {9, 10}, {10, 20}, {100, 1000}} {
 			if next, ok, err := v.NextDue(at(c.now)); err != nil || !ok || !next.Equal(at(c.next)) {
