@@ -165,7 +165,10 @@ type Request struct {
 	Split bool `json:"split,omitempty"`
 	// Leftovers says what happens to processes left behind. Defaults to StopLeftovers.
 	Leftovers Leftovers `json:"leftovers,omitempty"`
-	// TTY asks for a terminal. Defaults to none.
+	// TTY asks for a terminal of that size: the command's controlling one, its three
+	// streams, with output merged and line ends as a terminal makes them. Its input is
+	// open from the start to the end, and nobody need be attached. It goes with none of
+	// Stdin, StdinOpen and Split. Defaults to none.
 	TTY *TTY `json:"tty,omitempty"`
 }
 
@@ -264,6 +267,8 @@ func (r Request) validateLimits() error {
 		return invalid("an output limit goes with on_limit stop, and the other way round")
 	case r.Leftovers != "" && r.Leftovers != StopLeftovers && r.Leftovers != KeepLeftovers:
 		return invalid("unknown leftovers %q", r.Leftovers)
+	case r.TTY != nil && (len(r.Stdin) > 0 || r.StdinOpen || r.Split):
+		return invalid("a terminal, and other standard streams")
 	case r.TTY != nil && (r.TTY.Cols == 0 || r.TTY.Rows == 0):
 		return invalid("terminal of %d x %d", r.TTY.Cols, r.TTY.Rows)
 	}

@@ -102,7 +102,7 @@ type Preparer interface {
 // acknowledged are not dropped, and when a whole window is not acknowledged the
 // supervisor stops reading, as a plain pipe would. Close, or the death of the
 // reader's process, ends that and leaves the run alone; when the last attachment of
-// a run ends, an open standard input is closed.
+// a run ends, an open standard input is closed. A terminal's stays open.
 //
 // Concurrency: one goroutine may read, one may write standard input; Ack and Close
 // may be called from anywhere.
@@ -117,8 +117,12 @@ type Attachment interface {
 	// Closed when the run does not read input (any more).
 	WriteStdin(ctx context.Context, p []byte) (int, error)
 	// CloseStdin ends the command's standard input after what was written. It is
-	// idempotent.
+	// idempotent. On a terminal it is what the end-of-file key does: whoever reads
+	// from it next sees an end once, and for other attachments the input stays open.
 	CloseStdin() error
+	// Resize sets the size of the run's terminal, of which the command learns. It does
+	// nothing for a run without one, or one that has ended.
+	Resize(TTY) error
 	// Close ends the attachment. It is idempotent.
 	Close() error
 }

@@ -7,6 +7,7 @@ package local
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 )
 
@@ -231,6 +233,16 @@ func (a *attachment) CloseStdin() error {
 	a.noInput = true
 	a.mu.Unlock()
 	a.send([]byte{msgEOF})
+	return nil
+}
+
+// Resize implements [shell.Attachment].
+func (a *attachment) Resize(size shell.TTY) error {
+	if size.Cols == 0 || size.Rows == 0 {
+		return fault.Newf(fault.Invalid, "terminal of %d x %d", size.Cols, size.Rows)
+	}
+	p := binary.LittleEndian.AppendUint16([]byte{msgSize}, size.Cols)
+	a.send(binary.LittleEndian.AppendUint16(p, size.Rows))
 	return nil
 }
 

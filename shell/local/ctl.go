@@ -30,6 +30,7 @@ const (
 	msgSeen   = 's' // say when there is output past this offset
 	msgStdin  = 'i' // bytes for standard input
 	msgEOF    = 'c' // end of standard input
+	msgSize   = 'z' // size of the terminal: columns and rows
 	msgPoke   = 'p' // look at the stop record now
 
 	msgOutput = 'o' // to the reader: there is output up to this offset
@@ -79,11 +80,10 @@ type reader struct {
 
 // openCtl listens in the run's directory and takes over the starter's hold, if there
 // is one. Without a socket the run works all the same.
-func openCtl(dir string, sp *spool.Spool, stdin *os.File, poke func()) *ctl {
-	c := &ctl{spool: sp, poke: poke, readers: map[*reader]struct{}{}}
-	if stdin != nil {
-		c.input = &input{w: stdin, more: make(chan struct{}, 1)}
-		spawnLoop(c.input.loop)
+func openCtl(dir string, sp *spool.Spool, in *input, poke func()) *ctl {
+	c := &ctl{spool: sp, poke: poke, input: in, readers: map[*reader]struct{}{}}
+	if in != nil {
+		spawnLoop(in.loop)
 	}
 	sp.OnWrite(c.announce)
 	var st unix.Stat_t
@@ -212,7 +212,7 @@ func (c *ctl) serve(r *reader) {
 		c.mu.Unlock()
 		r.f.Close()
 		if left := c.spool.Drop(r.hold); left == 0 && c.input != nil {
-			c.input.close()
+			c.input.abandon()
 		}
 	}()
 	if c.input == nil {
@@ -242,7 +242,12 @@ func (c *ctl) serve(r *reader) {
 			}
 		case msgEOF:
 			if c.input != nil {
-				c.input.close()
+				c.input.end()
+			}
+		case msgSize:
+			if c.input != nil && c.input.tty && n >= 5 {
+				size := shell.TTY{Cols: binary.LittleEndian.Uint16(buf[1:]), Rows: binary.LittleEndian.Uint16(buf[3:])}
+				_ = resize(c.input.w, size) // it has ended
 			}
 		}
 	}
@@ -284,75 +289,6 @@ func (c *ctl) announceEnd() {
 	defer c.mu.Unlock()
 	for r := range c.readers {
 		r.send([]byte{msgEnd})
-	}
-}
-
-// input is the command's standard input: a queue that one goroutine writes out.
-type input struct {
-	w    *os.File
-	more chan struct{}
-
-	mu     sync.Mutex
-	queue  []inputPiece
-	ending bool
-}
-
-type inputPiece struct {
-	from *reader
-	data []byte
-}
-
-func (in *input) put(from *reader, p []byte) {
-	in.mu.Lock()
-	if in.ending {
-		in.mu.Unlock()
-		from.send([]byte{msgNoIn})
-		return
-	}
-	in.queue = append(in.queue, inputPiece{from, p})
-	in.mu.Unlock()
-	in.wake()
-}
-
-func (in *input) close() {
-	in.mu.Lock()
-	in.ending = true
-	in.mu.Unlock()
-	in.wake()
-}
-
-func (in *input) wake() {
-	select {
-	case in.more <- struct{}{}:
-	default:
-	}
-}
-
-func (in *input) loop() {
-	for {
-		in.mu.Lock()
-		if len(in.queue) == 0 {
-			ending := in.ending
-			in.mu.Unlock()
-			if ending {
-				in.w.Close()
-				return
-			}
-			<-in.more
-			continue
-		}
-		p := in.queue[0]
-		in.queue = in.queue[1:]
-		in.mu.Unlock()
-		if _, err := in.w.Write(p.data); err != nil {
-			in.mu.Lock()
-			in.ending, in.queue = true, nil
-			in.mu.Unlock()
-			in.w.Close()
-			p.from.send([]byte{msgNoIn})
-			return
-		}
-		p.from.send(number(msgRoom, int64(len(p.data))))
 	}
 }
 

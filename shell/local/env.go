@@ -20,6 +20,9 @@ import (
 	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
 )
 
+// terminalType is what a command is told of its terminal when nobody knows better.
+const terminalType = "xterm-256color"
+
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // inherited are the variables that a command gets from its starter when no Environ
@@ -53,7 +56,9 @@ func environment(id shell.RunID, r shell.Request) []string {
 				base = append(base, kv)
 			}
 		}
-		base = append(base, unattended()...)
+		if r.TTY == nil {
+			base = append(base, unattended()...)
+		}
 	}
 	set := maps.Clone(r.Env)
 	if set == nil {
@@ -61,17 +66,20 @@ func environment(id shell.RunID, r shell.Request) []string {
 	}
 	set[shell.Cookie] = string(id)
 	var env []string
-	hasPath := false
+	hasPath, hasTerm := false, false
 	for _, kv := range base {
 		name, _, _ := strings.Cut(kv, "=")
-		if _, replaced := set[name]; replaced || name == failpoint.Env {
+		if _, replaced := set[name]; replaced || name == failpoint.Env || r.TTY != nil && kv == "TERM=" {
 			continue
 		}
-		hasPath = hasPath || name == "PATH"
+		hasPath, hasTerm = hasPath || name == "PATH", hasTerm || name == "TERM"
 		env = append(env, kv)
 	}
 	if _, ok := set["PATH"]; !hasPath && !ok && r.Environ == nil {
 		set["PATH"] = defaultPath
+	}
+	if _, ok := set["TERM"]; !hasTerm && !ok && r.TTY != nil {
+		set["TERM"] = terminalType
 	}
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		env = append(env, k+"="+set[k])

@@ -75,7 +75,7 @@ type job struct {
 	killAt   time.Time // when a stop turns into a kill
 }
 
-// pipe is the reading end of an output of the command.
+// pipe is the reading end of an output of the command, or our end of its terminal.
 type pipe struct {
 	f      *os.File
 	fd     int
@@ -355,7 +355,7 @@ func (j *job) copy(p pipe) {
 		switch {
 		case err == nil:
 			continue
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), errors.Is(err, unix.EIO): // the second is how a terminal ends
 			j.closed()
 			return
 		}
@@ -371,7 +371,7 @@ func (j *job) copy(p pipe) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case n == 0 && err == nil:
+		case n == 0 && err == nil, errors.Is(err, unix.EIO):
 			j.closed()
 			return
 		case n <= 0:

@@ -63,6 +63,7 @@ type spec struct {
 	Leftovers shell.Leftovers `json:"leftovers"`
 	Umask     shell.Umask     `json:"umask,omitempty"`
 	StdinOpen bool            `json:"stdin_open,omitempty"`
+	TTY       *shell.TTY      `json:"tty,omitempty"`
 	EnvNames  []string        `json:"env_names,omitempty"`
 	EnvByPipe bool            `json:"env_by_pipe,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`

@@ -79,7 +79,7 @@ func (r *Recoverable) Close() error {
 // Capabilities implements [shell.Recoverable].
 func (r *Recoverable) Capabilities() shell.Capabilities {
 	return shell.Capabilities{
-		Streaming: true, Recoverable: true, OwnsTimeout: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
+		Streaming: true, Recoverable: true, OwnsTimeout: true, TTY: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
 	}
 }
 
@@ -171,9 +171,6 @@ func (r *Recoverable) Start(ctx context.Context, id shell.RunID, f shell.Fence, 
 	}
 	if err := req.Validate(); err != nil {
 		return err
-	}
-	if req.TTY != nil {
-		return fault.New(fault.Unsupported, "start: this backend has no terminals")
 	}
 	r.reap()
 	req = req.WithDefaults()
@@ -283,7 +280,7 @@ func (r *Recoverable) writeSpec(dir string, id shell.RunID, f shell.Fence, req s
 		Proto: protoMajor, Minor: protoMinor, Run: id, Fence: f, Digest: req.Digest(),
 		Shell: req.Command != "", Argv: req.Argv, Dir: req.Dir, Timeout: req.Timeout, Grace: req.Grace,
 		Drain: req.Drain, DrainCap: req.DrainCap, Output: req.Output, Split: req.Split, Leftovers: req.Leftovers,
-		Umask: req.Umask, StdinOpen: req.StdinOpen, EnvByPipe: req.Environ != nil, CreatedAt: time.Now(),
+		Umask: req.Umask, StdinOpen: req.StdinOpen, TTY: req.TTY, EnvByPipe: req.Environ != nil, CreatedAt: time.Now(),
 	}
 	for k := range req.Env {
 		s.EnvNames = append(s.EnvNames, k)

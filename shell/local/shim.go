@@ -63,6 +63,7 @@ type shim struct {
 	pid    int
 	end    *end
 	stdinW *os.File
+	term   *os.File // the terminal's other end, or nil
 	// stopSeen is the inode of the stop record that was passed on.
 	stopSeen atomic.Uint64
 	opened   bool   // the gate may have been opened
@@ -149,7 +150,7 @@ func (s *shim) supervise() error {
 		})
 	}
 	failpoint.Hit(failpoint.Stage2Spawned)
-	s.ctl = openCtl(s.dir, s.spool, s.stdinW, s.pokeStop)
+	s.ctl = openCtl(s.dir, s.spool, s.input(), s.pokeStop)
 	s.text = programText()
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	return s.see(pipes)
@@ -234,11 +235,47 @@ func (s *shim) spawn(umask int) ([]pipe, error) {
 	if s.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
+	streams, pipes, err := s.streams()
+	if err != nil {
+		return nil, err
+	}
+	gateR, gateW, err := rawPipe()
+	if err != nil {
+		return nil, err
+	}
+	statusR, statusW, err := rawPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.pid, err = syscall.ForkExec(self, []string{"outlive", argStage2, strconv.FormatInt(int64(umask), 8)}, &syscall.ProcAttr{
+		Dir: "/", Env: os.Environ(),
+		Files: []uintptr{streams[0].Fd(), streams[1].Fd(), streams[2].Fd(), gateR.Fd(), statusW.Fd(), shimPayload},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: s.term != nil, Ctty: 0, Pdeathsig: syscall.SIGKILL},
+	})
+	for _, f := range append(streams[:], gateR, statusW, os.NewFile(shimPayload, "payload")) {
+		f.Close()
+	}
+	s.gate, s.status = gateW, statusR
+	return pipes, err
+}
+
+// streams makes the command's standard streams, and returns with them our ends of its
+// output.
+func (s *shim) streams() (std [3]*os.File, pipes []pipe, err error) {
 	stdin := os.NewFile(shimStdin, "stdin")
+	if s.spec.TTY != nil {
+		master, slave, err := openTerminal(*s.spec.TTY)
+		if err != nil {
+			return std, nil, err
+		}
+		stdin.Close()
+		s.term = master.f
+		return [3]*os.File{slave, slave, slave}, []pipe{master}, nil
+	}
 	if s.spec.StdinOpen {
 		r, w, err := stdinPipe()
 		if err != nil {
-			return nil, err
+			return std, nil, err
 		}
 		stdin.Close()
 		stdin, s.stdinW = r, w
@@ -249,35 +286,28 @@ func (s *shim) spawn(umask int) ([]pipe, error) {
 	}
 	p, stdout, err := newPipe(first)
 	if err != nil {
-		return nil, err
+		return std, nil, err
 	}
 	pipes, stderr := []pipe{p}, stdout
 	if s.spec.Split {
 		if p, stderr, err = newPipe(shell.Stderr); err != nil {
-			return nil, err
+			return std, nil, err
 		}
 		pipes = append(pipes, p)
 	}
-	gateR, gateW, err := rawPipe()
-	if err != nil {
-		return nil, err
+	return [3]*os.File{stdin, stdout, stderr}, pipes, nil
+}
+
+// input returns what feeds the command, or nil.
+func (s *shim) input() *input {
+	switch {
+	case s.term != nil:
+		return newInput(s.term, true)
+	case s.stdinW != nil:
+		return newInput(s.stdinW, false)
+	default:
+		return nil
 	}
-	statusR, statusW, err := rawPipe()
-	if err != nil {
-		return nil, err
-	}
-	files := []uintptr{
-		stdin.Fd(), stdout.Fd(), stderr.Fd(), gateR.Fd(), statusW.Fd(), shimPayload,
-	}
-	s.pid, err = syscall.ForkExec(self, []string{"outlive", argStage2, strconv.FormatInt(int64(umask), 8)}, &syscall.ProcAttr{
-		Dir: "/", Env: os.Environ(), Files: files,
-		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
-	})
-	for _, f := range []*os.File{stdin, stdout, stderr, gateR, statusW, os.NewFile(shimPayload, "payload")} {
-		f.Close()
-	}
-	s.gate, s.status = gateW, statusR
-	return pipes, err
 }
 
 func rawPipe() (r, w *os.File, err error) {

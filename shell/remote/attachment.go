@@ -190,6 +190,20 @@ func (a *attachment) CloseStdin() error {
 	return err
 }
 
+// Resize implements [shell.Attachment].
+func (a *attachment) Resize(size shell.TTY) error {
+	if size.Cols == 0 || size.Rows == 0 {
+		return fault.Newf(fault.Invalid, "terminal of %d x %d", size.Cols, size.Rows)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewell) //nolint:forbidigo // Resize has none
+	defer cancel()
+	_, err := a.c.do(ctx, call{method: http.MethodPost, path: runPath(a.id, "/stdin"), body: input{Reader: a.name, TTY: &size}}, nil)
+	if fault.Is(err, fault.Closed) || fault.Is(err, fault.NotFound) || errors.Is(err, shell.ErrReleased) {
+		return nil // it has ended
+	}
+	return transport(err, shell.Maybe, nil)
+}
+
 // Close implements [shell.Attachment].
 func (a *attachment) Close() error {
 	a.mu.Lock()

@@ -103,7 +103,7 @@ func (c *Client) Close() error {
 // Capabilities implements [shell.Recoverable].
 func (c *Client) Capabilities() shell.Capabilities {
 	return shell.Capabilities{
-		Streaming: true, Recoverable: true, OwnsTimeout: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
+		Streaming: true, Recoverable: true, OwnsTimeout: true, TTY: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
 	}
 }
 

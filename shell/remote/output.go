@@ -279,6 +279,13 @@ func (s *Server) stdin(w http.ResponseWriter, r *http.Request, id shell.RunID) e
 		}
 		return shell.ErrNoStdin
 	}
+	if in.TTY != nil { // also while the command does not read
+		if err := rd.att.Resize(*in.TTY); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	rd.feeding.Lock()
 	defer rd.feeding.Unlock()
 	if in.Off < 0 || in.Off > rd.fed {

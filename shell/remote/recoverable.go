@@ -30,9 +30,6 @@ func (c *Client) start(ctx context.Context, id shell.RunID, f shell.Fence, r she
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	if r.TTY != nil {
-		return fault.New(fault.Unsupported, "start: this backend has no terminals")
-	}
 	if err := ctx.Err(); err != nil {
 		return &shell.ExecError{Phase: shell.StepProvision, Started: shell.No, Cause: err}
 	}

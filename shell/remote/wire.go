@@ -326,12 +326,14 @@ type stopOrder struct {
 	IfPending bool `json:"if_pending,omitempty"`
 }
 
-// input is the body of a write to standard input.
+// input is the body of a write to standard input, or the size of the terminal and
+// nothing else.
 type input struct {
-	Reader string `json:"reader,omitempty"`
-	Off    int64  `json:"off"`
-	Data   []byte `json:"data,omitempty"`
-	EOF    bool   `json:"eof,omitempty"`
+	Reader string     `json:"reader,omitempty"`
+	Off    int64      `json:"off"`
+	Data   []byte     `json:"data,omitempty"`
+	EOF    bool       `json:"eof,omitempty"`
+	TTY    *shell.TTY `json:"tty,omitempty"`
 }
 
 // position is an offset: that of a reader, or the answer to input.

@@ -88,6 +88,7 @@ func groups() []group {
 		{"Identity", identityTests()},
 		{"Faults", faultTests()},
 		{"Attach", attachTests()},
+		{"TTY", ttyTests()},
 		{"Shell", shellTests()},
 	}
 }
