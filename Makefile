@@ -61,3 +61,9 @@ crash: ## kill real processes and check what is left; N=200 rounds, SEED=... and
 
 crash-mutants: ## take out one safeguard at a time: the crash harness must report violations
 	@cd cmd/outlive && $(GO) run ./internal/crash -mutants -seed $(or $(SEED),0)
+
+nested: ## kill a parent of background commands and check what becomes of their notices; N=200, SEED=... and ROUND=... repeat
+	@$(GO) run ./examples/nested/internal/kill -n $(or $(N),200) -seed $(or $(SEED),0) -round $(or $(ROUND),0) -tags '$(TAGS)'
+
+nested-mutants: ## take out one safeguard at a time: the nested harness must report violations
+	@$(GO) run ./examples/nested/internal/kill -mutants -seed $(or $(SEED),0)

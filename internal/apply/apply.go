@@ -177,7 +177,7 @@ func step(tx store.Tx, r task.Record, c task.Command) (Outcome, error) {
 	if err := (task.Limits{}).WithDefaults().Validate(c); err != nil {
 		return Outcome{Record: r}, err
 	}
-	next, effects, err := task.Apply(r, forged(&r, c), tx.Now())
+	next, effects, err := task.Apply(r, bound(forged(&r, c)), tx.Now())
 	if err != nil {
 		return Outcome{Record: r}, err
 	}

@@ -29,6 +29,9 @@ const kindAnswer = "answer."
 // nobody has consumed that: at most two of a task wait, the later one says how
 // the task is now and how many it stands for.
 func notify(tx store.Tx, child task.Record, n task.Notify) error {
+	if !notifies(&child) {
+		return nil
+	}
 	if n.Kind == task.NoticeCreated {
 		return toOutbox(tx, &child, n)
 	}

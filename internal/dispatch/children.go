@@ -60,7 +60,7 @@ func (a *attempt) child(c work.Child) (rec task.Record, inv *store.Invocation, e
 	if c.Timeout > 0 {
 		rec.Deadline = now.Add(c.Timeout)
 	}
-	if c.Invocation == "" {
+	if c.Invocation == "" || !deduplicates {
 		return rec, nil, nil
 	}
 	b, err := json.Marshal([]any{c.Executor, c.Input, c.Name, c.Labels, c.Queue})
