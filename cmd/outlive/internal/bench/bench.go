@@ -88,7 +88,7 @@ func Command(o Options) *cobra.Command {
 	}
 	sub("append", "Append entries of 256 bytes", "writers", b.append)
 	sub("lifecycle", "Create, start and complete tasks, each step durable", "inflight", b.lifecycle)
-	cmd.AddCommand(b.historyCommand())
+	cmd.AddCommand(b.historyCommand(), b.mailCommand())
 	return cmd
 }
 
