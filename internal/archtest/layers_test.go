@@ -33,13 +33,14 @@ var layers = []layer{
 	}},
 	{n: 5, what: "drivers, backends and their suites", pkgs: []string{
 		"store/memory/...", "store/sqlite/...", "store/postgres/...", "store/storetest/...", "internal/faultstore",
-		"shell/local/...", "shell/remote/...", "shell/ssh/...", "shell/shelltest/...",
+		"shell/local/...", "shell/remote/...", "shell/shelltest/...",
 	}},
-	{n: 5.5, what: "wakes and feeds the readers of the journal, the engines among them", pkgs: []string{"internal/record/..."}, never: []float64{5}},
+	{n: 5.2, what: "a backend made of two others, docs/adr/0014-ssh-carries-the-http-backend.md", pkgs: []string{"shell/ssh/..."}},
+	{n: 5.5, what: "wakes and feeds the readers of the journal, the engines among them", pkgs: []string{"internal/record/..."}, never: []float64{5, 5.2}},
 	{n: 6, what: "engines", pkgs: []string{
 		"internal/dispatch/...", "internal/deliver/...", "internal/host/...", "internal/project/...",
-	}, never: []float64{5}},
-	{n: 7, what: "the Runtime", pkgs: []string{".", "stream/..."}, never: []float64{5}},
+	}, never: []float64{5, 5.2}},
+	{n: 7, what: "the Runtime", pkgs: []string{".", "stream/..."}, never: []float64{5, 5.2}},
 	{n: 8, what: "tools, agents, the public test kit", pkgs: []string{"tool/...", "subagent/...", "outlivetest/..."}},
 	{n: 8.5, what: "suites over the test kit", pkgs: []string{"tool/tooltest/...", "tool/internal/bench/..."}},
 	{n: 9, what: "servers", pkgs: []string{"httpapi/...", "a2aserver/...", "mcpserver/...", "web/..."}, never: []float64{6}},

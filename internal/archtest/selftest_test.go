@@ -173,7 +173,8 @@ func TestRulesFind(t *testing.T) {
 			"a.go":      "// Package outlive runs [Runtime.Run]. And more.\npackage outlive",
 			"task/a.go": "// Package task is a|b.\npackage task",
 			architecture: "# A\n" + tableBegin + "| layer | package | |\n| ---: | --- | --- |\n| 2 | `task` | is a\\|b |\n" +
-				"| 7 | `outlive`, the root | runs Runtime.Run |\n\nLayer 7 (the Runtime) never imports layer 5.\n" + tableEnd + "more\n",
+				"| 7 | `outlive`, the root | runs Runtime.Run |\n\nLayer 7 (the Runtime) never imports layer 5.\n" +
+				"Layer 7 (the Runtime) never imports layer 5.2.\n" + tableEnd + "more\n",
 		}, nil},
 		{"table: none", checkTable, map[string]string{architecture: "# A\n"}, []string{"missing"}},
 	}

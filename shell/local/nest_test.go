@@ -166,12 +166,24 @@ func TestGC(t *testing.T) {
 		}
 		return rep
 	}
+	// A starter makes the directory before it has the lock.
+	starting := shell.RunID("about-to-start-r1")
+	verdicts[starting] = Stray
+	if err := os.MkdirAll(r.dir(starting), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	rep := collect(0)
+	if gone(starting) || files.Exists(r.tomb(starting)) {
+		t.Error("a run that is about to start was given up")
+	}
 	if rep.Removed != 1 || rep.Live != 1 || !gone(taken) || gone(needed) || gone(stray) || gone(live) {
 		t.Errorf("GC = %+v", rep)
 	}
 	now = now.Add(25 * time.Hour)
-	if rep = collect(0); rep.Removed != 1 || !gone(stray) || gone(needed) || gone(live) {
+	if err := os.Chtimes(r.dir(starting), now, now.Add(-48*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if rep = collect(0); rep.Removed != 2 || !gone(stray) || !gone(starting) || gone(needed) || gone(live) {
 		t.Errorf("GC a day later = %+v", rep)
 	}
 	if !files.Exists(r.tomb(stray)) || !files.Exists(r.tomb(taken)) {

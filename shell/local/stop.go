@@ -265,10 +265,10 @@ func (r *Recoverable) collect(ctx context.Context, id shell.RunID, v Verdict, bu
 	case st.Phase == shell.Live:
 		rep.Live++
 	case settle: // lost and not yet seen to
-	case st.Phase == shell.NeverStarted:
-		drop = v == Taken || v == Stray && age > r.opt.OrphanAge
-	case st.Phase == shell.UnknownRun, v == Taken:
-		drop = v != Needed
+	case v == Taken:
+		drop = true
+	case st.Phase == shell.NeverStarted, st.Phase == shell.UnknownRun: // or about to start: it has no lock yet
+		drop = v == Stray && age > r.opt.OrphanAge
 	case v == Stray:
 		drop = age > r.opt.OrphanAge || budget > 0 && rep.Bytes+size > budget
 	}

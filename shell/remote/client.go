@@ -12,10 +12,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -77,6 +79,9 @@ func Dial(rawURL string, o *Options) (*Client, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = opt.TLS
 	t.MaxIdleConnsPerHost = 16 // calls of many runs at once
+	if opt.Dial != nil {
+		t = over(opt.Dial)
+	}
 	return &Client{
 		o: opt, base: &url.URL{Scheme: u.Scheme, Host: u.Host}, addr: net.JoinHostPort(u.Hostname(), port),
 		http: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -84,6 +89,17 @@ func Dial(rawURL string, o *Options) (*Client, error) {
 		}},
 		group: &lifecycle.Group{}, readers: map[shell.RunID]string{},
 	}, nil
+}
+
+// over is a transport whose connections somebody else makes: one carries all calls.
+func over(dial func(ctx context.Context) (net.Conn, error)) *http.Transport {
+	t := &http.Transport{
+		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		MaxConnsPerHost: 1, IdleConnTimeout: 90 * time.Second, Protocols: &http.Protocols{},
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
 }
 
 func loopback(host string) bool {
@@ -114,6 +130,7 @@ type call struct {
 	fence        *shell.Fence
 	body         any
 	wait         time.Duration // that the server was asked to wait
+	sent         *atomic.Bool  // set when there is a connection to send it over; may be nil
 }
 
 // lost is a call that got no answer.
@@ -121,6 +138,8 @@ type lost struct {
 	err error
 	// sent is true when the server may have got it.
 	sent bool
+	// final is true when it is of no use to try again.
+	final bool
 }
 
 func (l *lost) Error() string { return "no answer: " + l.err.Error() }
@@ -132,10 +151,11 @@ func transport(err error, started shell.Certainty, partial *shell.Response) erro
 	if !errors.As(err, &l) {
 		return err
 	}
-	return &shell.ExecError{
-		Phase: shell.StepTransport, Started: started, Partial: partial,
-		Cause: fmt.Errorf("%w: %w", fault.New(fault.Unavailable, "the backend does not answer"), l.err),
+	x := &shell.ExecError{Phase: shell.StepTransport, Started: started, Partial: partial, Cause: l.err}
+	if !l.final {
+		x.Cause = fmt.Errorf("%w: %w", fault.New(fault.Unavailable, "the backend does not answer"), l.err)
 	}
+	return x
 }
 
 // do sends a call until there is an answer, and decodes it into out. It gives up with
@@ -168,15 +188,15 @@ func (c *Client) retry() *retry {
 // alive starts the patience anew.
 func (r *retry) alive() { r.since, r.next = time.Now(), firstPause }
 
-// pause waits before the next try. It returns l when the patience is over, or ctx's
-// error.
+// pause waits before the next try. It returns l when the patience is over or l is
+// final, or ctx's error.
 func (r *retry) pause(ctx context.Context, l *lost) error {
 	r.sent = r.sent || l.sent
 	l.sent = r.sent
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if time.Since(r.since)+r.next > r.budget {
+	if l.final || time.Since(r.since)+r.next > r.budget {
 		return l
 	}
 	t := time.NewTimer(r.next)
@@ -207,7 +227,7 @@ func (c *Client) once(ctx context.Context, q call, out any) (code int, err error
 		return resp.StatusCode, nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return 0, &lost{fmt.Errorf("an answer that is no JSON: %w", err), true}
+		return 0, &lost{err: fmt.Errorf("an answer that is no JSON: %w", err), sent: true}
 	}
 	return resp.StatusCode, nil
 }
@@ -219,7 +239,7 @@ func outcome(ctx context.Context, err error, sent bool) error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSlow) {
 		return ctx.Err()
 	}
-	return &lost{err, sent}
+	return &lost{err: err, sent: sent}
 }
 
 // send sends a call once and returns a good answer, or the problem it was answered
@@ -237,14 +257,14 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	var p problem
 	if resp.Header.Get("Content-Type") == "application/problem+json" && json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&p) == nil {
 		if err = p.err(); p.Phase == "" && fault.Is(err, fault.Unavailable) {
-			err = &lost{err, true} // it stops or starts: later
+			err = &lost{err: err, sent: true} // it stops or starts: later
 		}
 		return nil, err
 	}
 	// It is not the server that says this.
 	err = fmt.Errorf("unexpected answer %s", resp.Status)
 	if resp.StatusCode >= 500 {
-		return nil, &lost{err, true}
+		return nil, &lost{err: err, sent: true}
 	}
 	return nil, fmt.Errorf("%w: %w", fault.New(fault.Unavailable, "the backend is none"), err)
 }
@@ -264,11 +284,17 @@ func (c *Client) exchange(ctx context.Context, q call) (*http.Response, error) {
 	}
 	u := *c.base
 	u.Path, u.RawQuery = q.path, q.query.Encode()
-	req, err := http.NewRequestWithContext(ctx, q.method, u.String(), body)
+	if q.sent == nil {
+		q.sent = &atomic.Bool{}
+	}
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { q.sent.Store(true) }})
+	req, err := http.NewRequestWithContext(traced, q.method, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	if q.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -277,15 +303,20 @@ func (c *Client) exchange(ctx context.Context, q call) (*http.Response, error) {
 		req.Header.Set(headerAttempt, strconv.FormatInt(q.fence.Attempt, 10))
 	}
 	resp, err := c.http.Do(req)
+	var f *fault.Error
+	if errors.As(err, &f) && ctx.Err() == nil { // of Options.Dial
+		return nil, &lost{err: f, sent: q.sent.Load(), final: f.Kind != fault.Unavailable}
+	}
 	if err != nil {
-		var op *net.OpError
-		dialing := errors.As(err, &op) && op.Op == "dial"
-		return nil, outcome(ctx, err, !dialing)
+		return nil, outcome(ctx, err, q.sent.Load())
 	}
 	return resp, nil
 }
 
 func (c *Client) tokenNow() (string, error) {
+	if c.o.Dial != nil {
+		return "", nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.token == "" {
@@ -301,6 +332,9 @@ func (c *Client) tokenNow() (string, error) {
 // forgetToken has the next request look for the token again; false when it is the same
 // whenever one looks.
 func (c *Client) forgetToken() bool {
+	if c.o.Dial != nil {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.token

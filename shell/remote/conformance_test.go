@@ -56,8 +56,8 @@ func newBackend(t *testing.T, s shelltest.Setup) *shelltest.Backend {
 	addr := serve(t, r, remote.ServerOptions{
 		Slots: s.Slots, Provisioner: delay{s.Delay, s.Broken}, Lease: 3 * time.Second,
 	})
-	l := newLink(t, addr, s.Latency)
-	c := dial(t, l.addr(), remote.Options{Retry: 5 * time.Second})
+	l := shelltest.NewLink(t, addr, s.Latency)
+	c := dial(t, l.Addr(), remote.Options{Retry: 5 * time.Second})
 	return &shelltest.Backend{
 		Shell: c, Recoverable: c, Provisions: true,
 		Peer: func(t *testing.T) shell.Recoverable {

@@ -207,7 +207,7 @@ func (e *execution) followOnce(ctx context.Context, r *retry) (*shell.Exit, erro
 			p.Frames = []shell.Frame{{Stream: streamOf(l.Stream), Off: l.Off, Data: l.Data}}
 			e.at = max(e.at, l.Off+int64(len(l.Data)))
 		case l.Next != nil:
-			return nil, &lost{errors.New("the stream ended early"), true}
+			return nil, &lost{err: errors.New("the stream ended early"), sent: true}
 		default:
 			continue
 		}

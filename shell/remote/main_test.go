@@ -10,13 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -168,134 +166,4 @@ func (p *process) kill() (died bool) {
 	err := p.cmd.Wait()
 	var x *exec.ExitError
 	return died || errors.As(err, &x) && p.cmd.ProcessState.Exited()
-}
-
-// link is a proxy between client and server that can delay and cut.
-type link struct {
-	l       net.Listener
-	to      string
-	latency time.Duration
-
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-	down  bool
-	cuts  int
-	wg    sync.WaitGroup
-}
-
-func newLink(t *testing.T, to string, latency time.Duration) *link {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &link{l: l, to: to, latency: latency, conns: map[net.Conn]struct{}{}}
-	p.wg.Go(p.accept)
-	t.Cleanup(func() {
-		l.Close()
-		p.Cut()
-		p.wg.Wait()
-	})
-	return p
-}
-
-func (p *link) addr() string { return p.l.Addr().String() }
-
-func (p *link) accept() {
-	for {
-		a, err := p.l.Accept()
-		if err != nil {
-			return
-		}
-		p.wg.Go(func() { p.join(a) })
-	}
-}
-
-func (p *link) join(a net.Conn) {
-	defer a.Close()
-	b, err := net.Dial("tcp", p.to)
-	if err != nil {
-		return
-	}
-	defer b.Close()
-	p.mu.Lock()
-	if p.down {
-		p.mu.Unlock()
-		return
-	}
-	p.conns[a], p.conns[b] = struct{}{}, struct{}{}
-	p.mu.Unlock()
-	var wg sync.WaitGroup
-	wg.Go(func() { p.pass(a, b) })
-	wg.Go(func() { p.pass(b, a) })
-	wg.Wait()
-	p.mu.Lock()
-	delete(p.conns, a)
-	delete(p.conns, b)
-	p.mu.Unlock()
-}
-
-// pass copies with the latency, in order, and passes a half-close on.
-func (p *link) pass(from, to net.Conn) {
-	type packet struct {
-		data []byte
-		due  time.Time
-	}
-	ch := make(chan packet, 1024)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for q := range ch {
-			if d := time.Until(q.due); d > 0 {
-				<-time.After(d)
-			}
-			if _, err := to.Write(q.data); err != nil {
-				from.Close()
-			}
-		}
-		if t, ok := to.(*net.TCPConn); ok {
-			_ = t.CloseWrite()
-		}
-	})
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			ch <- packet{append([]byte(nil), buf[:n]...), time.Now().Add(p.latency)}
-		}
-		if err != nil {
-			break
-		}
-	}
-	close(ch)
-	wg.Wait()
-}
-
-// Cut breaks every connection.
-func (p *link) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cuts++
-	for c := range p.conns {
-		c.Close()
-	}
-}
-
-// Down breaks every connection and lets no other through.
-func (p *link) Down() {
-	p.mu.Lock()
-	p.down = true
-	p.mu.Unlock()
-	p.Cut()
-}
-
-// halfClose ends the direction to the client of every connection and leaves the other
-// open, as some proxies do.
-func (p *link) halfClose() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		if t, ok := c.(*net.TCPConn); ok {
-			_ = t.CloseWrite()
-		}
-	}
 }

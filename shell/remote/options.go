@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/outlive-dev/outlive/shell"
@@ -14,9 +15,12 @@ import (
 
 // ServerOptions of a server. A nil *ServerOptions means the defaults.
 type ServerOptions struct {
-	// Token is what every request must carry. Required: without one the server
-	// refuses everything.
+	// Token is what every request must carry. Required unless Trusted: without one
+	// the server refuses everything.
 	Token string
+	// Trusted means that whoever can make a connection was admitted on the way, as
+	// over a socket of this user alone: no token is wanted. Defaults to false.
+	Trusted bool
 	// Hosts are the names, without port, under which the server may be addressed; it
 	// refuses any other, so that no web page can reach it by a name of its own.
 	// Defaults to localhost, 127.0.0.1 and ::1.
@@ -84,6 +88,10 @@ type Options struct {
 	Token string
 	// TokenDir is where that note is looked for. Defaults to [TokenDir].
 	TokenDir string
+	// Dial makes the connection, in which the client speaks HTTP/2 without TLS and
+	// shows no token. A [fault.Error] of it whose kind is not Unavailable is final: it
+	// is not tried again. Defaults to the URL's address.
+	Dial func(ctx context.Context) (net.Conn, error)
 	// TLS says whom to trust. Defaults to the system's certificates.
 	TLS *tls.Config
 	// Retry is how long a call tries to reach the server again, counted from the last

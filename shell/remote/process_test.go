@@ -22,6 +22,7 @@ import (
 
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/shell/remote"
+	"github.com/outlive-dev/outlive/shell/shelltest"
 )
 
 func serveHandler(t *testing.T, h http.Handler) string {
@@ -57,8 +58,8 @@ func TestB96_ClientAndServerDie(t *testing.T) {
 	t.Parallel()
 	runs, state, dir := filepath.Join(t.TempDir(), "runs"), t.TempDir(), t.TempDir()
 	server := serveElsewhere(t, runs, state, "", "1m")
-	l := newLink(t, server.addr, 0)
-	url := "http://" + l.addr()
+	l := shelltest.NewLink(t, server.addr, 0)
+	url := "http://" + l.Addr()
 	req := shell.Request{Dir: dir, Command: "echo x >> marker; for i in $(seq 1 40); do echo line $i; touch at$i; sleep 0.05; done; exit 9"}
 	starter, _, errs := helper(t, req, "start", url, "both-r1")
 	if err := starter.Wait(); err != nil {
@@ -83,7 +84,7 @@ func TestB96_ClientAndServerDie(t *testing.T) {
 	at("at14") // the command does not care
 	server = serveElsewhere(t, runs, state, server.addr, "1m")
 	at("at20")
-	l.halfClose()
+	l.HalfClose()
 	at("at25")
 	l.Cut()
 	if err := second.Wait(); err != nil {

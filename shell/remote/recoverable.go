@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/outlive-dev/outlive/fault"
@@ -41,15 +42,20 @@ func (c *Client) start(ctx context.Context, id shell.RunID, f shell.Fence, r she
 	if r.Attached || r.StdinOpen {
 		o.Attached, o.Reader = true, c.readerOf(id)
 	}
-	st, err := c.place(ctx, id, f, o)
+	var sent atomic.Bool
+	st, err := c.place(ctx, id, f, o, &sent)
 	var l *lost
 	switch {
 	case err == nil && st.Error != nil:
 		return st.Error.err()
 	case err == nil:
 		return nil
+	case ctx.Err() != nil && !sent.Load():
+		return &shell.ExecError{Phase: shell.StepProvision, Started: shell.No, Cause: ctx.Err()}
 	case ctx.Err() != nil:
 		return c.giveUp(ctx, id, f)
+	case errors.As(err, &l) && !l.sent && l.final:
+		return &shell.ExecError{Phase: shell.StepProvision, Started: shell.No, Cause: l.err}
 	case errors.As(err, &l) && !l.sent:
 		return transport(err, shell.No, nil)
 	}
@@ -58,10 +64,10 @@ func (c *Client) start(ctx context.Context, id shell.RunID, f shell.Fence, r she
 
 // place sends the start, and asks until it is more than accepted. A server that does
 // not know the run any more has lost what was only in its memory: it is sent again.
-func (c *Client) place(ctx context.Context, id shell.RunID, f shell.Fence, o order) (st status, err error) {
+func (c *Client) place(ctx context.Context, id shell.RunID, f shell.Fence, o order, sent *atomic.Bool) (st status, err error) {
 	for {
 		st = status{}
-		if _, err = c.do(ctx, call{method: http.MethodPut, path: runPath(id, ""), fence: &f, body: o}, &st); err != nil {
+		if _, err = c.do(ctx, call{method: http.MethodPut, path: runPath(id, ""), fence: &f, body: o, sent: sent}, &st); err != nil {
 			return st, err
 		}
 		for st.pending() {

@@ -61,7 +61,7 @@ func (s *stream) line() (l line, err error) {
 	}
 	s.timer.Reset(s.idle)
 	if err := json.Unmarshal(b, &l); err != nil {
-		return l, &lost{fmt.Errorf("a line that is no JSON: %w", err), true}
+		return l, &lost{err: fmt.Errorf("a line that is no JSON: %w", err), sent: true}
 	}
 	return l, nil
 }
