@@ -122,3 +122,20 @@ func TestStopDuringPlanning(t *testing.T) {
 		}
 	})
 }
+
+func TestContextEnds(t *testing.T) {
+	bubble(t, nil, func(s *stage) {
+		ctx, cancel := context.WithCancelCause(s.t.Context())
+		s.push("a", nil)
+		s.runIn(ctx)
+		ack := s.push("b", &later{Delay: time.Minute})
+		cause := errors.New("the server goes down")
+		cancel(cause)
+		exit := s.end()
+		s.want(exit, "a", "b", "a", "", turnloop.ContextEnded)
+		if !errors.Is(exit.Err, cause) {
+			t.Errorf("error %v", exit.Err)
+		}
+		s.wantOutcome(ack, turnloop.TurnEnded)
+	})
+}
