@@ -140,7 +140,7 @@ func (c *Client) take(ctx context.Context) (net.Conn, error) {
 func (c *Client) attempt() (*attempt, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.next != nil {
+	if c.next != nil && !c.closed {
 		return c.next, nil
 	}
 	a := &attempt{done: make(chan struct{})}

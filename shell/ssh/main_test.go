@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -273,31 +272,55 @@ func (h *host) sftp(s server.Session) {
 	h.run(s, exec.Command(hostExe, "sftp-server")) // a process of its own, as anywhere
 }
 
-// servers returns the processes that serve on the host.
+// serving returns the directory of the process that serves on the host, open.
+func (h *host) serving() (*os.File, error) {
+	return os.Open(filepath.Join(h.home, ".local", "state", "outlive", "ssh", hostSum[:16]))
+}
+
+// servers returns the process that serves on the host, which is who holds its lock; 0
+// means that it is about to listen or to end.
 func (h *host) servers() (pids []int) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, d := range dirs {
-		line, _ := os.ReadFile(d + "/cmdline")
-		if !bytes.HasPrefix(line, []byte("outlive\x00__serve\x00")) {
-			continue
-		}
-		if env, err := os.ReadFile(d + "/environ"); err != nil || !bytes.Contains(env, []byte("HOME="+h.home+"\x00")) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil {
-			pids = append(pids, pid)
-		}
+	dir, err := h.serving()
+	if err != nil {
+		return nil
 	}
+	defer dir.Close()
+	at := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd()) // paths of sockets are short
+	lock, err := os.Open(at + "lock")
+	if err != nil {
+		return nil
+	}
+	defer lock.Close()
+	if unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil {
+		return nil
+	}
+	c, err := net.Dial("unix", at+"sock")
+	if err != nil {
+		return []int{0}
+	}
+	defer c.Close()
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return []int{0}
+	}
+	pids = []int{0}
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pids[0] = int(peer.Pid)
+		}
+	})
 	return pids
 }
 
-// killServers kills the processes that serve on the host, and waits until they are gone.
+// killServers kills the process that serves on the host, and waits until it is gone.
 func (h *host) killServers(t *testing.T) {
 	t.Helper()
-	eventually(t, "the processes that serve are gone", func() bool {
+	eventually(t, "the process that serves is gone", func() bool {
 		pids := h.servers()
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			if pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
 		return len(pids) == 0
 	})

@@ -26,7 +26,8 @@ import (
 )
 
 func main() {
-	ssh.Main(os.Args, &ssh.HostOptions{Lease: 3 * time.Second, Linger: time.Minute})
+	linger, _ := time.ParseDuration(os.Getenv("HOST_LINGER")) // or the default
+	ssh.Main(os.Args, &ssh.HostOptions{Lease: 3 * time.Second, Linger: linger})
 	if os.Args[1] == "sftp-server" {
 		s, err := sftp.NewServer(struct {
 			io.Reader
