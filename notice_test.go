@@ -66,7 +66,8 @@ func sessions(env *outlivetest.Env, reads bool, turns *[]turn) {
 	})
 }
 
-// Case 16 of the field: several tasks end together, and the session is woken once.
+// Given three tasks that end within 200 ms, the idle session is woken once, and the
+// turn has all three notices; a later end wakes it again.
 func TestNoticesOfASessionAreBatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,8 +257,8 @@ func TestNoticeBudgetOfAnInbox(t *testing.T) {
 	})
 }
 
-// Case 25 of the field: an executor that never consumes its notices is not woken for
-// ever, and the notices stay until somebody speaks to the session.
+// Given an executor that never consumes its notices, it is not woken for ever, and the
+// notices stay until somebody speaks to the session.
 func TestFruitlessTurnsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,6 +281,56 @@ func TestFruitlessTurnsEnd(t *testing.T) {
 		env.Idle()
 		if s, err = env.Runtime().Session(t.Context(), "s"); err != nil || s.Turns != before+1 || s.Waiting != 1 {
 			t.Errorf("session %+v, %v, want one turn more, and the notice still there", s, err)
+		}
+	})
+}
+
+// What a parent or a session is told the outbox target of their family is not told, not
+// even that a child was created: it would never hear of its end.
+func TestOutboxHearsOfWhatNobodyElseDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		env := outlivetest.New(t, nil)
+		env.Script("kid.v1")
+		spawns := func(key string, reads bool) {
+			env.Register(work.Executor{
+				Key: key, ReadsInput: reads, OnLeaseLoss: task.LoseRetry,
+				Run: func(ctx context.Context, a *work.Attempt) work.Result {
+					kid := work.Child{ID: a.ID() + "-kid", Executor: "kid.v1", Invocation: "kid", Input: task.Payload{Data: []byte("ask q | complete")}, Detach: true}
+					if _, err := a.Spawn(ctx, kid); err != nil {
+						return work.Retry("spawn", err.Error())
+					}
+					return done(a, "")
+				},
+			})
+		}
+		spawns("reads.v1", true)
+		spawns("deaf.v1", false)
+		for _, s := range []outlive.Spec{
+			{ID: "a", Executor: "reads.v1"}, // ends before its child: that is told to the target
+			{ID: "b", Executor: "deaf.v1", Session: "s"},
+			{ID: "c", Executor: "deaf.v1"},
+		} {
+			s.Notify = "hook"
+			env.Submit(s)
+			answer(t, env, s.ID+"-kid", "q")
+			wantState(t, env, s.ID+"-kid", task.Completed)
+		}
+		list, err := env.Runtime().Outbox(t.Context(), "hook", store.MaxPage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, d := range list {
+			got[d.Message.From] += " " + d.Message.Kind
+		}
+		for from, want := range map[string]string{
+			"a": " task.created task.completed", "a-kid": " child.waiting child.completed", "b-kid": "",
+			"c-kid": " child.created child.waiting child.completed",
+		} {
+			if got[from] != want {
+				t.Errorf("of %s the target hears%s, want%s", from, got[from], want)
+			}
 		}
 	})
 }

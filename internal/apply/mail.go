@@ -22,18 +22,15 @@ const kindAnswer = "answer."
 // of that to the outbox target that the task names. With nobody to tell the journal
 // has it. A notice never makes a transition fail.
 //
-// That it was created a task's parent knows, who made it: it is told to an outbox
-// target only.
+// That a task was created its parent knows, who made it, and so does its session: that
+// is told to an outbox target only, if there is no one else to tell.
 //
 // A notice that is not of an end replaces the one before it of the same task where
 // nobody has consumed that: at most two of a task wait, the later one says how
-// the task is now and how many it stands for.
+// the task is now and how many it stands for (I-46).
 func notify(tx store.Tx, child task.Record, n task.Notify) error {
 	if !notifies(&child) {
 		return nil
-	}
-	if n.Kind == task.NoticeCreated {
-		return toOutbox(tx, &child, n)
 	}
 	for at, hops := child.Parent, 0; at != "" && hops < maxHops; hops++ {
 		if need := undeclared(tx, Keys(at)); len(need) > 0 {
@@ -58,6 +55,9 @@ func notify(tx store.Tx, child task.Record, n task.Notify) error {
 
 // toMailbox gives a notice to a task that reads input.
 func toMailbox(tx store.Tx, p task.Record, child *task.Record, n task.Notify) error {
+	if n.Kind == task.NoticeCreated {
+		return nil
+	}
 	keys := []store.Key{store.InputKey(p.ID, n.ID), store.StreamKey(journal.StreamID(p.Stream()))}
 	if n.Replaces != "" {
 		keys = append(keys, store.InputKey(p.ID, n.Replaces))

@@ -273,6 +273,9 @@ func toSession(tx store.Tx, id task.SessionID, child *task.Record, n task.Notify
 	if active != nil && active.ReadsInput && !active.MailSealed && !active.State.Terminal() {
 		return true, toMailbox(tx, *active, child, n)
 	}
+	if n.Kind == task.NoticeCreated {
+		return true, nil
+	}
 	suppressed := 0
 	if n.Replaces != "" {
 		k := store.DeliveryKey(store.InboxTarget(id), n.Replaces)
@@ -309,7 +312,7 @@ func toOutbox(tx store.Tx, child *task.Record, n task.Notify) error {
 	}
 	in.At = tx.Now()
 	if _, there := tx.Delivery(k.A, k.B); !there {
-		tx.PutDelivery(store.Delivery{Target: k.A, Message: in, At: tx.Now(), Due: tx.Now()})
+		tx.PutDelivery(store.Delivery{Target: k.A, Seq: child.Version, Message: in, At: tx.Now(), Due: tx.Now()})
 	}
 	return nil
 }
