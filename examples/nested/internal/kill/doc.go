@@ -16,7 +16,11 @@
 //   - the result tells of each child once, whatever turns it took.
 //
 // A round is one store with one parent. What is done to it follows from the seed and
-// the round's number alone; when things happen is up to the machine. With -mutants it
-// shows that it would notice: each safeguard is taken out by a build tag, and
-// violations must follow.
+// the round's number alone; when things happen is up to the machine. A run in which too
+// little happened fails: it wants as many kills and finished rounds as it was asked for,
+// and, where there are two rounds for each point, a kill at every point and a turn cut
+// before its commit in every fifteenth round.
+//
+// With -mutants it shows that it would notice: each safeguard is taken out by a build
+// tag, and violations must follow.
 package main
