@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/bench"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/dev"
 	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -24,7 +25,8 @@ func (a *app) commandsOf() []*cobra.Command {
 		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
 		a.answerCommand(), a.sendCommand(), a.sessionCommand(),
-		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), bench.Command(bench.Options{StorePath: a.storePath, Out: a.out, Note: a.note, Group: a.group}), a.sandboxdCommand(), a.versionCommand(),
+		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), bench.Command(bench.Options{StorePath: a.storePath, Out: a.out, Note: a.note, Group: a.group}), a.sandboxdCommand(),
+		dev.Command(dev.Options{Out: a.out, Note: a.note, Group: a.group}), a.versionCommand(),
 	}
 }
 
