@@ -21,6 +21,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
 	"github.com/outlive-dev/outlive/store/sqlite"
@@ -110,10 +111,10 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	code, text := exitCode(err), err
+	code, said := exitCode(err), err
 	var c *coded
 	if errors.As(err, &c) {
-		if text = c.err; text == nil {
+		if said = c.err; said == nil {
 			return c.code
 		}
 	}
@@ -121,9 +122,9 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if cmd != nil && cmd.HasParent() {
 		name += ": " + cmd.Name()
 	}
-	line, hint := name+": "+oneLine(text.Error())+"\n", ""
-	if h := fault.Hint(text); h != "" {
-		hint = "hint: " + oneLine(h) + "\n"
+	line, hint := name+": "+text.OneLine(said.Error())+"\n", ""
+	if h := fault.Hint(said); h != "" {
+		hint = "hint: " + text.OneLine(h) + "\n"
 	}
 	if cmd != nil && passesThrough(cmd.Name()) {
 		// Scripts tell outlive's own codes from the command's by the last line.
@@ -135,9 +136,7 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 
 // passesThrough reports whether a command's exit code may be that of the command it
 // ran or waited for.
-func passesThrough(name string) bool { return name == "run" || name == "wait" }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+func passesThrough(name string) bool { return name == "run" || name == "attach" || name == "wait" }
 
 func exitCode(err error) int {
 	var c *coded

@@ -14,6 +14,7 @@ import (
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/bench"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/dev"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
 	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
@@ -22,7 +23,7 @@ import (
 // commandsOf lists the command line's commands.
 func (a *app) commandsOf() []*cobra.Command {
 	return []*cobra.Command{
-		a.runCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
+		a.runCommand(), a.attachCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
 		a.answerCommand(), a.sendCommand(), a.sessionCommand(),
 		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), bench.Command(bench.Options{StorePath: a.storePath, Out: a.out, Note: a.note, Group: a.group}), a.sandboxdCommand(),
@@ -83,7 +84,7 @@ func (a *app) retry(ctx context.Context, old task.Record) error {
 	spec, ok := specOf(&old)
 	if ok {
 		if spec.Environ {
-			loan.Environ = overlay(os.Environ(), nil)
+			loan.Environ = host.Overlay(os.Environ(), nil)
 		}
 		if command.IsURL(old.Place.Dir) {
 			loan.Backend = old.Place.Dir

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/task"
@@ -32,10 +33,12 @@ var errCallerGone = errors.New("nobody reads the output any more")
 // standard input cannot be interrupted. mu guards what a stop (Ctrl-Z) changes.
 type copier struct {
 	app      *app
-	id       task.ID
+	rec      task.Record // as it was when copying began
 	gone     context.CancelCauseFunc
 	terminal bool // nobody is promised that output waits while this process is stopped
 
+	in    keyboard
+	late  bool // it came to what was there: bytes that are not kept are no loss
 	loan  *command.Loan
 	lost  int64
 	next  int64       // what is printed
@@ -52,14 +55,17 @@ type copier struct {
 	away   chan struct{}      // closed when the attachment is let go
 }
 
-func (c *copier) start(ctx context.Context, loan *command.Loan, stdin bool) {
+func (c *copier) start(ctx context.Context, loan *command.Loan) {
 	ctx, c.stop = context.WithCancel(ctx)
 	c.done, c.loan = make(chan struct{}), loan
-	if c.terminal && !stdin {
-		c.app.mu.Lock()
+	c.app.mu.Lock()
+	switch {
+	case c.in.raw != nil:
+		c.app.pause = c.in.raw.Pause
+	case c.terminal && !c.in.feed:
 		c.app.pause = c.pause
-		c.app.mu.Unlock()
 	}
+	c.app.mu.Unlock()
 	c.app.group.Go("output", func(context.Context) {
 		defer close(c.done)
 		select {
@@ -67,7 +73,7 @@ func (c *copier) start(ctx context.Context, loan *command.Loan, stdin bool) {
 		case <-ctx.Done():
 			return
 		}
-		c.err = c.all(ctx, stdin)
+		c.err = c.all(ctx)
 	})
 }
 
@@ -75,21 +81,23 @@ func (c *copier) start(ctx context.Context, loan *command.Loan, stdin bool) {
 var errStopped = errors.New("copying was stopped")
 
 // all copies to the end, and returns why it did not come to it.
-func (c *copier) all(ctx context.Context, stdin bool) error {
-	b, err := c.app.commands.Backend(&task.Record{ID: c.id})
+func (c *copier) all(ctx context.Context) error {
+	b, err := c.app.commands.Backend(&c.rec)
 	if err != nil {
 		return err
 	}
-	if err := c.follow(ctx, b, stdin); err != nil {
+	if err := c.follow(ctx, b); err != nil {
 		return err
 	}
 	c.ended = true
-	x, err := b.Wait(ctx, command.RunID(c.id))
+	x, err := b.Wait(ctx, command.RunID(c.rec.ID))
 	if err != nil {
 		return nil //nolint:nilerr // it never ran; its record says why
 	}
 	c.exit = &x
-	c.lost += max(0, x.TotalBytes-c.next) // none, unless the spool and its record differ
+	if !c.late {
+		c.lost += max(0, x.TotalBytes-c.next) // none, unless the spool and its record differ
+	}
 	return nil
 }
 
@@ -101,9 +109,9 @@ func (c *copier) unhook() {
 }
 
 // follow copies until the end. While the process is stopped it holds nothing back.
-func (c *copier) follow(ctx context.Context, b shell.Recoverable, stdin bool) error {
+func (c *copier) follow(ctx context.Context, b shell.Recoverable) error {
 	for {
-		at, err := b.Attach(ctx, command.RunID(c.id), c.next)
+		at, err := b.Attach(ctx, command.RunID(c.rec.ID), c.next)
 		switch {
 		case ctx.Err() != nil:
 			if err == nil {
@@ -122,9 +130,7 @@ func (c *copier) follow(ctx context.Context, b shell.Recoverable, stdin bool) er
 		c.mu.Unlock()
 		err = errStopped
 		if paused == nil {
-			if stdin {
-				c.app.group.Go("stdin", func(context.Context) { c.feed(ctx, at) })
-			}
+			c.listen(one, at)
 			err = c.copy(one, at)
 		}
 		_ = at.Close()
@@ -190,7 +196,11 @@ func (c *copier) copy(ctx context.Context, at shell.Attachment) error {
 		}
 		tries = 0
 		for _, o := range ch.Omitted {
-			c.lost += o.Len()
+			if c.late {
+				c.app.note("%d bytes omitted here", o.Len())
+			} else {
+				c.lost += o.Len()
+			}
 		}
 		for _, f := range ch.Frames {
 			w := c.app.out
@@ -203,28 +213,12 @@ func (c *copier) copy(ctx context.Context, at shell.Attachment) error {
 			}
 		}
 		c.next = ch.Next
+		c.in.shown(c.next)
 		if ch.End {
 			return nil
 		}
 		if err := at.Ack(ch.Next); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("acknowledge output: %w", err)
-		}
-	}
-}
-
-// feed copies standard input until its end.
-func (c *copier) feed(ctx context.Context, at shell.Attachment) {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := c.app.in.Read(buf)
-		if n > 0 {
-			if _, werr := at.WriteStdin(ctx, buf[:n]); werr != nil {
-				return
-			}
-		}
-		if err != nil {
-			_ = at.CloseStdin()
-			return
 		}
 	}
 }
@@ -236,6 +230,7 @@ func (c *copier) drain() {
 	}
 	<-c.done
 	c.stop()
+	c.in.raw.Restore()
 }
 
 // ran reports whether the command was started from here, or may have been.
@@ -245,11 +240,11 @@ func (c *copier) ran() bool {
 	default:
 		return false // nobody started it here
 	}
-	b, err := c.app.commands.Backend(&task.Record{ID: c.id})
+	b, err := c.app.commands.Backend(&c.rec)
 	if err != nil {
 		return false
 	}
-	st, err := b.Recover(context.Background(), command.RunID(c.id))
+	st, err := b.Recover(context.Background(), command.RunID(c.rec.ID))
 	return err != nil || st.Started || st.Exit != nil || st.Phase == shell.Live || st.Reason == shell.ReasonReleased
 }
 
@@ -257,6 +252,7 @@ func (c *copier) ran() bool {
 func (c *copier) abandon() {
 	c.stop()
 	<-c.done
+	c.in.raw.Restore()
 }
 
 // recorded waits for the store to say what the command's own record says, and helps:
@@ -268,7 +264,7 @@ func (c *copier) recorded(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordWait)
 	defer cancel()
-	_, err := c.app.rt.Wait(ctx, c.id, outlive.Terminal)
+	_, err := c.app.rt.Wait(ctx, c.rec.ID, outlive.Terminal)
 	return err
 }
 
@@ -307,7 +303,7 @@ func (a *app) sink(onlyOut, onlyErr bool) func(shell.Frame) error {
 			return nil
 		}
 		_, err := w.Write(f.Data)
-		if errors.Is(err, os.ErrClosed) || isPipe(err) {
+		if errors.Is(err, os.ErrClosed) || host.BrokenPipe(err) {
 			return &coded{code: exitOK}
 		}
 		if err != nil {

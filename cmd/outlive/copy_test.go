@@ -63,14 +63,14 @@ func TestCopyNeverEndsSilently(t *testing.T) {
 			}
 			defer out.Close()
 			c := &copier{app: &app{out: out}}
-			err = c.follow(t.Context(), tt.run, false)
+			err = c.follow(t.Context(), tt.run)
 			got, rerr := os.ReadFile(out.Name())
 			if !errors.Is(err, tt.want) || rerr != nil || string(got) != tt.out {
 				t.Errorf("follow = %v after %q (%v), want %v after %q", err, got, rerr, tt.want, tt.out)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := c.follow(ctx, tt.run, false); !errors.Is(err, errStopped) {
+			if err := c.follow(ctx, tt.run); !errors.Is(err, errStopped) {
 				t.Errorf("follow when stopped = %v", err)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/foreground"
 	"github.com/outlive-dev/outlive/shell"
@@ -24,7 +25,7 @@ const recordWait = 5 * time.Second
 // watched is one foreground run under way.
 type watched struct {
 	app    *app
-	w      *outlive.Watched
+	rec    task.Record // as it was when watching began
 	sig    *signals
 	copier *copier
 }
@@ -42,12 +43,15 @@ func (a *app) foreground(ctx context.Context, s outlive.Spec, loan *command.Loan
 	if rec := w.Task(); rec.State == task.Pending {
 		a.note("%s waits for its queue; outlive why %s says more", rec.ID, rec.ID)
 	}
+	in := a.keyboardOf(f.stdin, f.tty, f.keys)
+	defer in.raw.Restore()
+	in.quit = func() { sig.detach(w.Detach) }
 	caller, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
-	c := &copier{app: a, id: w.Task().ID, gone: leave, terminal: a.outIsTerminal()}
-	c.start(ctx, loan, f.stdin)
+	c := &copier{app: a, rec: task.Record{ID: w.Task().ID}, in: in, gone: leave, terminal: a.outIsTerminal()}
+	c.start(ctx, loan)
 	defer c.unhook()
-	a.group.Go("signals", func(context.Context) { sig.serve(ctx, a, w, f.onSignal) })
+	a.group.Go("signals", func(context.Context) { sig.serve(ctx, a, w.Task(), f.onSignal, w.Detach) })
 
 	type end struct {
 		out outlive.Outcome
@@ -64,7 +68,7 @@ func (a *app) foreground(ctx context.Context, s outlive.Spec, loan *command.Loan
 			unrecorded <- err
 		}
 	})
-	run := &watched{app: a, w: w, sig: sig, copier: c}
+	run := &watched{app: a, rec: w.Task(), sig: sig, copier: c}
 	late := run.late(caller, f.detachAfter)
 	select {
 	case e := <-ends:
@@ -139,7 +143,14 @@ func (r *watched) outcome(out outlive.Outcome) error {
 
 // left says how to come back to a task that goes on.
 func (r *watched) left(id task.ID) error {
-	r.app.note("follow it:      outlive logs -f %s", id)
+	if r.copier.in.raw != nil && !r.app.quiet {
+		fmt.Fprintln(r.app.err) // the command's output may have ended anywhere
+	}
+	if r.copier.in.tty {
+		r.app.note("come back:      outlive attach %s", id)
+	} else {
+		r.app.note("follow it:      outlive logs -f %s", id)
+	}
 	r.app.note("its exit code:  outlive wait %s", id)
 	r.app.note("end it:         outlive cancel %s", id)
 	return &coded{code: exitRunning, err: fmt.Errorf("detached, still running as %s", id)}
@@ -150,7 +161,7 @@ func (r *watched) left(id task.ID) error {
 func (r *watched) withoutStore(caller context.Context, cause error) error {
 	a, c := r.app, r.copier
 	a.leaving = true // whoever comes next finds what happened
-	rec := r.w.Task()
+	rec := r.rec
 	select {
 	case <-c.done:
 	case <-caller.Done():
@@ -163,6 +174,7 @@ func (r *watched) withoutStore(caller context.Context, cause error) error {
 		a.warn(cause)
 		return r.left(rec.ID)
 	}
+	c.in.raw.Restore()
 	if c.exit == nil {
 		return fmt.Errorf("%s: it is not known whether it ran: %w", rec.ID, cause)
 	}
@@ -210,7 +222,7 @@ func (r *watched) exitOf(id task.ID) error {
 
 // warn says once that the store failed under a run: nothing else changes.
 func (a *app) warn(err error) {
-	text := oneLine(err.Error())
+	text := text.OneLine(err.Error())
 	var e *fault.Error
 	if errors.As(err, &e) {
 		text = e.Error()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/shell/local"
@@ -127,7 +129,7 @@ func (a *app) sayGC(v gcView) error {
 		did = "would free"
 	}
 	text := fmt.Sprintf("%s %s: %d commands and %d markers\nkept  %s: %d commands, %d of them running\n",
-		did, size(v.Freed), v.Removed, v.Tombstones, size(v.Bytes), v.Kept, v.Live)
+		did, text.Size(v.Freed), v.Removed, v.Tombstones, text.Size(v.Bytes), v.Kept, v.Live)
 	if v.Partial {
 		text += "it was interrupted; run it again for the rest\n"
 	}
@@ -154,7 +156,7 @@ func (a *app) wouldCollect(ctx context.Context, keep time.Duration) error {
 			return err
 		}
 		dir := a.runDir(id)
-		bytes := diskUse(dir)
+		bytes := host.DiskUse(dir)
 		verdict := a.policy(ctx, id, keep)
 		old := st.Exit == nil || time.Since(st.Exit.EndedAt) > orphanAge
 		switch {
@@ -164,7 +166,7 @@ func (a *app) wouldCollect(ctx context.Context, keep time.Duration) error {
 			v.Removed++
 			v.Freed += bytes
 			if !a.json {
-				if err := a.print(a.out, "%s  %9s  %s\n", shortID(taskOf(id)), size(bytes), dir); err != nil {
+				if err := a.print(a.out, "%s  %9s  %s\n", shortID(taskOf(id)), text.Size(bytes), dir); err != nil {
 					return err
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
 )
@@ -88,7 +89,7 @@ func parseStates(list []string) ([]task.State, error) {
 	for _, s := range list {
 		if !slices.Contains(known, s) {
 			err := usagef("--state %q: want one of %s", s, strings.Join(known, ", "))
-			if n := nearest(s, known); n != "" {
+			if n := text.Nearest(s, known); n != "" {
 				return nil, err.withHint("did you mean " + n + "?")
 			}
 			return nil, err

@@ -10,13 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/console"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/shell"
@@ -30,6 +31,9 @@ type runFlags struct {
 	detached      bool
 	timeout       time.Duration
 	stdin         bool
+	tty           bool
+	detachKeys    string
+	keys          *console.Keys
 	labels        []string
 	cwd           string
 	env           []string
@@ -54,6 +58,9 @@ func (a *app) runCommand() *cobra.Command {
 			"cancel ends it. Flags end at the first word that is not one.\n\n" +
 			"Ctrl-C at a terminal detaches after 2 s, a second one cancels. Elsewhere SIGINT and\n" +
 			"SIGTERM cancel. A closed terminal or output detaches. Detached runs exit with 75.\n\n" +
+			"With --tty the command has a terminal of its own and gets every key, Ctrl-C too; Ctrl-P\n" +
+			"Ctrl-Q leaves it, outlive attach comes back. When it ends, what it left in the background\n" +
+			"is hung up, as by any terminal that closes.\n\n" +
 			"With --session it is a turn of a conversation: it waits, here, until the turn before it\n" +
 			"has ended, and does not start if it is interrupted meanwhile.",
 		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'",
@@ -67,6 +74,8 @@ func (a *app) runCommand() *cobra.Command {
 	fs.BoolVarP(&f.detached, "detach", "d", false, "start it in the background and print its id alone")
 	fs.DurationVar(&f.timeout, "timeout", 0, "the command's own time limit, `D` (default: none)")
 	fs.BoolVarP(&f.stdin, "stdin", "i", false, "copy standard input to the command until its end")
+	fs.BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal, and this one's keys and size")
+	fs.StringVar(&f.detachKeys, "detach-keys", console.DetachKeys, "the `KEYS` that leave a command with a terminal; none for none")
 	fs.StringArrayVar(&f.labels, "label", nil, "a label, `K=V`, may be repeated")
 	fs.StringVar(&f.cwd, "cwd", "", "run in `DIR` (default: this directory)")
 	fs.StringArrayVar(&f.env, "env", nil, "add `K=V` to the environment, may be repeated; it is not stored")
@@ -118,9 +127,9 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	loan := &command.Loan{Attached: !f.detached, Backend: f.backend}
 	switch { // values travel by pipe and are stored nowhere
 	case !f.cleanEnv:
-		spec.Environ, loan.Environ = true, overlay(os.Environ(), f.env)
+		spec.Environ, loan.Environ = true, host.Overlay(os.Environ(), f.env)
 	case len(f.env) > 0:
-		spec.Environ, loan.Environ = true, overlay(cleanEnviron(os.Environ()), f.env)
+		spec.Environ, loan.Environ = true, host.Overlay(host.CleanEnviron(os.Environ(), f.tty), f.env)
 	}
 	id := outlive.NewID("sh")
 	s := outlive.Spec{
@@ -146,7 +155,7 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 // commandSpec turns flags and words into a spec, refusing what is wrong before
 // anything starts.
 func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (command.Spec, map[string]string, error) {
-	spec := command.Spec{Timeout: f.timeout, StdinOpen: f.stdin}
+	spec := command.Spec{Timeout: f.timeout, StdinOpen: f.stdin && !f.tty}
 	switch {
 	case f.text != "" && len(args) > 0:
 		return spec, nil, usagef("-c %q and a command: give one of them", f.text)
@@ -168,11 +177,11 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	if cmd.Flags().Changed("busy") && f.session == "" {
 		return spec, nil, usagef("--busy %s says what to do when a session is busy: name it with --session", f.busy)
 	}
-	if f.detached && f.stdin {
+	if f.detached && f.stdin && !f.tty {
 		return spec, nil, usagef("-d and -i: a detached command reads no input")
 	}
-	if f.onSignal != "" && f.onSignal != "detach" && f.onSignal != "cancel" {
-		return spec, nil, usagef("--on-signal %q: want detach or cancel", f.onSignal)
+	if err := checkOnSignal(f.onSignal); err != nil {
+		return spec, nil, err
 	}
 	dir, err := directory(f.cwd)
 	if err != nil {
@@ -182,10 +191,17 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	if f.keepLeftovers {
 		spec.Leftovers = shell.KeepLeftovers
 	}
-	if spec.Umask, err = umask(); err != nil {
+	if spec.Umask, err = host.Umask(); err != nil {
 		return spec, nil, err
 	}
-	spec.Split = !f.detached && !a.json && !sameFile(a.out, a.err)
+	spec.Split = !f.detached && !f.tty && !a.json && !host.SameFile(a.out, a.err)
+	if f.tty {
+		size := console.Size(a.out, a.in, a.err)
+		spec.TTY = &size
+	}
+	if f.keys, err = console.ParseKeys(f.detachKeys); err != nil {
+		return spec, nil, usagef("--detach-keys: %v", err)
+	}
 	env, err := pairs("env", f.env)
 	if err != nil {
 		return spec, nil, err
@@ -195,6 +211,13 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	}
 	labels, err := pairs("label", f.labels)
 	return spec, labels, err
+}
+
+func checkOnSignal(what string) error {
+	if what != "" && what != "detach" && what != "cancel" {
+		return usagef("--on-signal %q: want detach or cancel", what)
+	}
+	return nil
 }
 
 func pairs(flag string, list []string) (map[string]string, error) {
@@ -210,41 +233,6 @@ func pairs(flag string, list []string) (map[string]string, error) {
 		m[k] = v
 	}
 	return m, nil
-}
-
-// cleanEnviron is what the backend passes to a command when it is given no environment:
-// an allow-list, and what keeps tools from prompting and paging.
-func cleanEnviron(environ []string) []string {
-	allowed := []string{
-		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG",
-		"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
-		"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
-	}
-	var out []string
-	for _, kv := range environ {
-		if name, _, _ := strings.Cut(kv, "="); slices.Contains(allowed, name) || strings.HasPrefix(name, "LC_") {
-			out = append(out, kv)
-		}
-	}
-	return append(out,
-		"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GH_PAGER=cat", "GIT_TERMINAL_PROMPT=0",
-		"GCM_INTERACTIVE=0", "GH_PROMPT_DISABLED=1", "DEBIAN_FRONTEND=noninteractive", "SSH_ASKPASS_REQUIRE=never")
-}
-
-// overlay returns environ with the K=V of list set.
-func overlay(environ, list []string) []string {
-	out := make([]string, 0, len(environ)+len(list))
-	set := map[string]bool{shell.Cookie: true} // the command gets its own
-	for _, kv := range list {
-		k, _, _ := strings.Cut(kv, "=")
-		set[k] = true
-	}
-	for _, kv := range environ {
-		if k, _, _ := strings.Cut(kv, "="); !set[k] {
-			out = append(out, kv)
-		}
-	}
-	return append(out, list...)
 }
 
 func directory(cwd string) (string, error) {

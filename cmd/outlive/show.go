@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
@@ -116,9 +117,9 @@ func exitFacts(x shell.Exit, add func(name, format string, args ...any)) {
 	case x.Code != nil:
 		add("exit", "%d", *x.Code)
 	}
-	out := size(x.TotalBytes)
+	out := text.Size(x.TotalBytes)
 	if x.OmittedBytes > 0 {
-		out += fmt.Sprintf(", %s of it not kept", size(x.OmittedBytes))
+		out += fmt.Sprintf(", %s of it not kept", text.Size(x.OmittedBytes))
 	}
 	if x.Incomplete {
 		out += ", may be incomplete: a process kept it open"
@@ -132,21 +133,8 @@ func exitFacts(x shell.Exit, add func(name, format string, args ...any)) {
 		add("leftovers", "%d processes left behind were kept", x.LeftoversKept)
 	}
 	if x.Rusage.MaxRSS > 0 {
-		add("used", "%s user, %s system, %s memory", x.Rusage.User.Round(time.Millisecond), x.Rusage.System.Round(time.Millisecond), size(x.Rusage.MaxRSS))
+		add("used", "%s user, %s system, %s memory", x.Rusage.User.Round(time.Millisecond), x.Rusage.System.Round(time.Millisecond), text.Size(x.Rusage.MaxRSS))
 	}
-}
-
-// size is a number of bytes as people say it.
-func size(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
 func (a *app) treeCommand() *cobra.Command {

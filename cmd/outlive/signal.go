@@ -68,10 +68,9 @@ func (s *signals) stop() {
 // code is the exit code of a task that a signal canceled, or 0.
 func (s *signals) code() int { return int(s.exit.Load()) }
 
-// serve acts on signals until stop.
-func (s *signals) serve(ctx context.Context, a *app, w *outlive.Watched, onSignal string) {
+// serve acts on signals until stop; leave lets the task go on by itself.
+func (s *signals) serve(ctx context.Context, a *app, rec task.Record, onSignal string, leave func()) {
 	attended := a.attended()
-	rec := w.Task()
 	var second <-chan time.Time
 	for {
 		var sig os.Signal
@@ -80,7 +79,7 @@ func (s *signals) serve(ctx context.Context, a *app, w *outlive.Watched, onSigna
 			return
 		case <-second:
 			second = nil
-			s.detach(w)
+			s.detach(leave)
 			continue
 		case sig = <-s.c:
 		}
@@ -88,11 +87,11 @@ func (s *signals) serve(ctx context.Context, a *app, w *outlive.Watched, onSigna
 		switch {
 		case n == syscall.SIGPIPE:
 		case onSignal == "detach":
-			s.detach(w)
+			s.detach(leave)
 		case onSignal == "cancel":
 			s.cancel(ctx, a, &rec, 128+int(n), n.String())
 		case n == syscall.SIGHUP:
-			s.detach(w)
+			s.detach(leave)
 		case n == syscall.SIGINT && attended && second == nil && s.code() == 0:
 			a.note("detaching; Ctrl-C again within 2 s cancels")
 			second = time.After(mindChange)
@@ -107,9 +106,10 @@ func (s *signals) serve(ctx context.Context, a *app, w *outlive.Watched, onSigna
 	}
 }
 
-func (s *signals) detach(w *outlive.Watched) {
+// detach leaves the task to itself.
+func (s *signals) detach(leave func()) {
 	s.once.Do(func() { close(s.left) })
-	w.Detach()
+	leave()
 }
 
 // askStore is how long a canceling signal waits for the store.

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 )
 
@@ -40,7 +40,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	}
 	err := usagef("unknown command %q", word)
-	if n := nearest(word, known); n != "" {
+	if n := text.Nearest(word, known); n != "" {
 		return err.withHint("did you mean " + cmd.CommandPath() + " " + n + "?")
 	}
 	return err.withHint(cmd.CommandPath() + " --help lists the commands")
@@ -61,49 +61,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	cmd.LocalFlags().VisitAll(each)
 	cmd.InheritedFlags().VisitAll(each)
-	if n := nearest(none.GetSpecifiedName(), known); n != "" {
+	if n := text.Nearest(none.GetSpecifiedName(), known); n != "" {
 		return out.withHint("did you mean --" + n + "?")
 	}
 	return out.withHint(cmd.CommandPath() + " --help lists the flags")
-}
-
-// nearest returns the known word that somebody probably meant, or "".
-func nearest(word string, known []string) string {
-	best, at := "", 1+len(word)/3
-	for _, k := range known {
-		if d := distance(strings.ToLower(word), k); d <= at && (best == "" || d < at) {
-			best, at = k, d
-		}
-		if best == "" && len(word) > 2 && strings.HasPrefix(k, word) {
-			best = k
-		}
-	}
-	return best
-}
-
-// distance is how many letters to add, drop, change or swap with the next make a
-// into b.
-func distance(a, b string) int {
-	var last, prev, row []int
-	row = make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		last, prev, row = prev, row, make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			change := 1
-			if a[i-1] == b[j-1] {
-				change = 0
-			}
-			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], last[j-2]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }
 
 // color wraps text in an SGR code when people look at it and have not asked for none.

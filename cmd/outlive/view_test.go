@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
 )
@@ -85,8 +86,8 @@ func TestSmallWords(t *testing.T) {
 		}
 	}
 	for n, want := range map[int64]string{7: "7 B", 2048: "2.0 KiB", 3 << 20: "3.0 MiB", 5 << 30: "5.0 GiB"} {
-		if got := size(n); got != want {
-			t.Errorf("size(%d) = %q, want %q", n, got, want)
+		if got := text.Size(n); got != want {
+			t.Errorf("text.Size(%d) = %q, want %q", n, got, want)
 		}
 	}
 	if got := cutTo("abcdef", 4); got != "abc…" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/task"
@@ -171,25 +172,8 @@ func TestNearest(t *testing.T) {
 	for word, want := range map[string]string{
 		"pss": "ps", "cancle": "cancel", "log": "logs", "doc": "doctor", "rum": "run", "xyzzy": "", "comp": "completion", "wiat": "wait",
 	} {
-		if got := nearest(word, known); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
-func TestUnitOf(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"0::/system.slice/web.service\n":                                                          "web.service",
-		"0::/user.slice/user-1000.slice/session-3.scope\n":                                        "",
-		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/ci.service\n":                 "ci.service",
-		"0::/user.slice/user-1000.slice/user@1000.service/init.scope\n":                           "",
-		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-u7.scope\n":               "",
-		"12:pids:/system.slice/web.service\n1:name=systemd:/system.slice/web.service\n0::/init\n": "web.service",
-		"0::/\n": "",
-	} {
-		if got := unitOf(text); got != want {
-			t.Errorf("unitOf(%q) = %q, want %q", text, got, want)
+		if got := text.Nearest(word, known); got != want {
+			t.Errorf("text.Nearest(%q) = %q, want %q", word, got, want)
 		}
 	}
 }

@@ -47,6 +47,7 @@ type Spec struct {
 	Grace     time.Duration     `json:"grace,omitempty"`
 	Split     bool              `json:"split,omitempty"`
 	StdinOpen bool              `json:"stdin_open,omitempty"`
+	TTY       *shell.TTY        `json:"tty,omitempty"`
 	Umask     shell.Umask       `json:"umask,omitempty"`
 	Leftovers shell.Leftovers   `json:"leftovers,omitempty"`
 	Output    shell.Output      `json:"output,omitzero"`
@@ -82,7 +83,7 @@ func Decode(p task.Payload) (Spec, error) {
 func (s Spec) Request() shell.Request {
 	return shell.Request{
 		Command: s.Command, Argv: s.Argv, Dir: s.Dir, Env: s.Env, Timeout: s.Timeout, Grace: s.Grace, Split: s.Split,
-		StdinOpen: s.StdinOpen, Umask: s.Umask, Leftovers: s.Leftovers, Output: s.Output,
+		StdinOpen: s.StdinOpen, TTY: s.TTY, Umask: s.Umask, Leftovers: s.Leftovers, Output: s.Output,
 	}
 }
 
