@@ -37,6 +37,7 @@ type scene struct {
 	w      *world
 	round  string
 	procs  []*proc
+	seen   string // what the last look showed
 	failed bool
 }
 
@@ -52,7 +53,7 @@ func (s *scene) until(ctx context.Context, what string, ok func() bool) {
 			state, _ := stat(p.pid())
 			fmt.Fprintf(&b, "\n  %s: process %d, state %q, ended %v, said %q %q", p, p.pid(), state, p.ended(), tail(p.out.bytes()), tail(p.err.bytes()))
 		}
-		s.w.report.violate(s.round, "did not happen within %v: %s%s", patience, what, b.String())
+		s.w.report.violate(s.round, "did not happen within %v: %s, but %s%s", patience, what, s.seen, b.String())
 	}
 }
 
@@ -191,7 +192,7 @@ func (w *world) stale(ctx context.Context, round string) {
 	s := &scene{w: w, round: round}
 	var runs []*run
 	args := []string{"wait"}
-	gates := []string{w.dir + "/gate.1", w.dir + "/gate.2"}
+	gates := []string{w.dir + "/gate.1", w.dir + "/gate.2", w.dir + "/gate.3"}
 	open := func(gate string) {
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			s.failed = true
@@ -200,9 +201,9 @@ func (w *world) stale(ctx context.Context, round string) {
 	}
 	for n := range 6 {
 		steps := slices.Repeat([]step{{piece: 2}}, 4)
-		steps = append(steps, step{gate: gates[0]})
+		steps = append(steps, step{gate: gates[0]}, step{piece: 2}, step{gate: gates[1]})
 		steps = append(steps, slices.Repeat([]step{{piece: 2}, {pause: 5 * time.Millisecond}}, 40)...) // in parts of all sizes
-		steps = append(steps, step{gate: gates[1]})
+		steps = append(steps, step{gate: gates[2]})
 		steps = append(steps, slices.Repeat([]step{{piece: 2}, {pause: 20 * time.Millisecond}}, 10)...)
 		r := s.start(ctx, n+1, "", steps)
 		runs = append(runs, r)
@@ -216,6 +217,7 @@ func (w *world) stale(ctx context.Context, round string) {
 	writes := func(p *proc, size int) bool {
 		all := true
 		err := w.view(ctx, func(v store.View) error {
+			s.seen = ""
 			for _, id := range args[1:] {
 				rec, ok, err := v.Task(task.ID(id))
 				if err != nil || !ok {
@@ -236,6 +238,7 @@ func (w *world) stale(ctx context.Context, round string) {
 					}
 				}
 				all = all && h.PID == p.pid() && got >= size
+				s.seen += fmt.Sprintf("%s attempt %d of process %d has %d bytes; ", rec.State, rec.Attempt, h.PID, got)
 			}
 			return nil
 		})
@@ -244,14 +247,16 @@ func (w *world) stale(ctx context.Context, round string) {
 	first := s.spawn("", nil, args...)
 	// What there was to journal before the gate, a starter may have journaled already.
 	s.until(ctx, "a follower has all tasks", func() bool { return writes(first, 0) })
+	open(gates[0])
+	s.until(ctx, "it journals them", func() bool { return writes(first, 1) })
 	first.pause()
 	s.until(ctx, "it stops", func() bool { return stopped(first.pid()) })
 	s.endLease(ctx, first)
 	second := s.spawn("", nil, args...)
 	s.until(ctx, "another follower takes them over", func() bool { return writes(second, 0) })
-	open(gates[0])
+	open(gates[1])
 	s.until(ctx, "it gets ahead", func() bool { return writes(second, 64<<10) })
 	first.resume()
-	open(gates[1])
+	open(gates[2])
 	s.over(ctx, runs, first, second)
 }
