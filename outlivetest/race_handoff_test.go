@@ -17,7 +17,7 @@ import (
 
 // A child ends before, while and after its parent is handed off to wait for it: the
 // parent goes on, once, and has one notice of the end.
-func TestMailRace_child_end_handoff(t *testing.T) {
+func TestRace_child_end_handoff(t *testing.T) {
 	race(t, quick(), func(r *round) {
 		h := r.boss()
 		id := r.id("c")
@@ -53,7 +53,7 @@ func TestMailRace_child_end_handoff(t *testing.T) {
 
 // A sender edits and withdraws while the executor consumes: what was consumed stays as
 // it was read, and what was withdrawn was not consumed before.
-func TestMailRace_withdraw_consume(t *testing.T) {
+func TestRace_withdraw_consume(t *testing.T) {
 	race(t, quick(), func(r *round) {
 		id := r.submit(r.main(), r.spec("t", "reads", "await go@; input 1; commit read; await over@; complete | complete done"))
 		if _, err := r.main().Send(r.ctx, id, mail.Input{ID: "m", Data: []byte("first"), From: "ann"}); err != nil {
@@ -92,7 +92,7 @@ func TestMailRace_withdraw_consume(t *testing.T) {
 
 // A steer meets the decision of the ticket that the task waits for: it goes on, and
 // neither is lost.
-func TestMailRace_steer_decide(t *testing.T) {
+func TestRace_steer_decide(t *testing.T) {
 	race(t, quick(), func(r *round) {
 		id := r.submit(r.main(), r.spec("t", "reads", "ask q | ask q | complete done"))
 		r.state(id, task.Waiting)

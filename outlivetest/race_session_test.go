@@ -20,7 +20,7 @@ import (
 
 // Two start a task in one session at the same instant: the outcome is the policy's,
 // and there are never two unfinished tasks.
-func TestMailRace_session_two_starts(t *testing.T) {
+func TestRace_session_two_starts(t *testing.T) {
 	policies := []session.Policy{session.Enqueue, session.Reject, session.Steer, session.Interrupt, session.Rollback}
 	race(t, quick(), func(r *round) {
 		p := policies[r.n%len(policies)]
@@ -97,7 +97,7 @@ func TestMailRace_session_two_starts(t *testing.T) {
 }
 
 // Two decide a ticket at once, while it is withdrawn by a cancel: one decision counts.
-func TestMailRace_two_deciders(t *testing.T) {
+func TestRace_two_deciders(t *testing.T) {
 	race(t, quick(), func(r *round) {
 		id := r.submit(r.main(), r.spec("t", "reads", "ask q | complete done"))
 		r.state(id, task.Waiting)
@@ -135,7 +135,7 @@ func TestMailRace_two_deciders(t *testing.T) {
 }
 
 // Twelve continue one session at once: all reach one task, each message once.
-func TestMailRace_twelve_continues(t *testing.T) {
+func TestRace_twelve_continues(t *testing.T) {
 	race(t, quick(), func(r *round) {
 		sid := task.SessionID(fmt.Sprintf("twelve-%d", r.n))
 		first := r.spec("t", "reads", "input 12; complete done")
@@ -162,7 +162,7 @@ func TestMailRace_twelve_continues(t *testing.T) {
 
 // Children end before, while and after their parent asks for them: it goes on exactly
 // when all have ended, with a notice of each, stored once.
-func TestMailRace_children_end(t *testing.T) {
+func TestRace_children_end(t *testing.T) {
 	race(t, quick(), func(r *round) {
 		id, kids := r.parent("p")
 		rec := r.end(id)

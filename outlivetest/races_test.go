@@ -53,6 +53,19 @@ func races() [][2]string {
 		{"two adopters, one command", "two_adopters"},
 		{"yield mid-stream", "yield_mid_stream"},
 		{"laptop sleep", "laptop_sleep"},
+		{"seal × send", "seal_send"},
+		{"preempted turn × its input", "preempted_input"},
+		{"drained turn × its input", "drained_input"},
+		{"handoff × every write of the former owner", "handoff_stale_writes"},
+		{"child's end × its parent's handoff", "child_end_handoff"},
+		{"children's ends × their parent's wait", "children_end"},
+		{"child's end × its parent's seal", "parent_sealed"},
+		{"two starts in one session", "session_two_starts"},
+		{"twelve continue one session", "twelve_continues"},
+		{"two deciders × cancel", "two_deciders"},
+		{"steer × decision", "steer_decide"},
+		{"edit × withdraw × consumption", "withdraw_consume"},
+		{"killed between each pair of steps", "crash_every_step"},
 	}
 }
 

@@ -262,7 +262,7 @@ func Mark(name string) Step {
 	}
 }
 
-// Input waits for n inputs and reads them.
+// Input waits for n inputs and reads them; "read/TASK/SEQ" counts how often each was.
 func Input(n int) Step {
 	return func(p *play) *work.Result {
 		left := n
@@ -288,6 +288,7 @@ func (p *play) read(in mail.Input) {
 		p.e.problem(fmt.Sprintf("task %s: input %d was read after %d", p.a.ID(), in.Seq, p.cursor))
 	}
 	p.cursor = in.Seq
+	Mark(fmt.Sprintf("read/%s/%d", p.a.ID(), in.Seq))(p)
 }
 
 // CommitInput records what was read so far as consumed, with a checkpoint.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,7 +125,7 @@ func (s *stage) perform(command, body string) string {
 		if k, v, ok := strings.Cut(f, "="); ok {
 			l.opts[k] = v
 		} else {
-			l.words = append(l.words, f)
+			l.words = append(l.words, s.turnID(f))
 		}
 	}
 	verbs := map[string]func(*line) string{
@@ -138,6 +139,7 @@ func (s *stage) perform(command, body string) string {
 		"decide": s.decide, "child": s.child, "handoff": s.handoff, "offer": s.offer, "seal": s.seal, "orphan": s.orphan,
 		"stale": s.stale, "events": s.events, "workers": s.workers,
 	}
+	maps.Copy(verbs, s.mailVerbs())
 	do := verbs[fields[0]]
 	if do == nil {
 		s.t.Fatalf("unknown command %q", fields[0])
@@ -361,7 +363,7 @@ func (s *stage) release(l *line) string {
 }
 
 func (s *stage) send(l *line) string {
-	in := mail.Input{ID: l.opts["id"], Data: []byte(l.rest(1)), Delivery: mail.Delivery(l.opts["as"])}
+	in := mail.Input{ID: l.opts["id"], Data: []byte(l.rest(1)), Delivery: mail.Delivery(l.opts["as"]), From: l.opts["from"]}
 	_, err := s.via(l).Send(s.t.Context(), l.id(), in)
 	return s.said(l.id(), err)
 }
@@ -501,10 +503,6 @@ func (s *stage) child(l *line) string {
 		return err
 	})
 	return s.said(l.id(), err)
-}
-
-func (s *stage) handoff(l *line) string {
-	return s.step(l.id(), task.HandOff{Generation: s.number(l, "gen")})
 }
 
 func (s *stage) offer(l *line) string {

@@ -6,6 +6,7 @@ package stream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -105,25 +106,26 @@ func TestE24_TwoFinalParts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		env := outlivetest.New(t, nil)
-		var errs [2]error
+		const rounds = 100
 		executor(env, func(ctx context.Context, a *work.Attempt) work.Result {
-			last := func(id string) *stream.Live[int] {
-				return stream.Persist(ctx, a, stream.Event[int, int]{ID: "e"}, func(ctx context.Context, w *stream.Writer, _ int, _ iter.Seq2[int, error]) error {
+			last := func(event, id string) *stream.Live[int] {
+				return stream.Persist(ctx, a, stream.Event[int, int]{ID: event}, func(ctx context.Context, w *stream.Writer, _ int, _ iter.Seq2[int, error]) error {
 					_, err := w.Append(ctx, work.Part{ID: id, Final: true})
 					return err
 				})
 			}
-			x, y := last("x"), last("y")
-			_, errs[0] = x.Wait(ctx)
-			_, errs[1] = y.Wait(ctx)
+			for n := range rounds {
+				x, y := last(fmt.Sprint(n), "x"), last(fmt.Sprint(n), "y")
+				first, second := wait(ctx, x), wait(ctx, y)
+				if (first == nil) == (second == nil) || !fault.Is(errors.Join(first, second), fault.Closed) {
+					t.Errorf("event %d: Append() = %v, %v", n, first, second)
+				}
+			}
 			return work.Done(task.Payload{})
 		})
 		id := env.Submit(outlive.Spec{Executor: "stream.v1"}).ID
 		env.Idle()
-		if (errs[0] == nil) == (errs[1] == nil) || !fault.Is(errors.Join(errs[0], errs[1]), fault.Closed) {
-			t.Errorf("Append() = %v", errs)
-		}
-		if got := parts(t, env, id); strings.Count(got, " final") != 1 {
+		if got := parts(t, env, id); strings.Count(got, " final") != rounds {
 			t.Errorf("the parts are %s", got)
 		}
 	})

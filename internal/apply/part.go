@@ -13,6 +13,13 @@ import (
 // ErrFenced is returned to an attempt that was replaced.
 var ErrFenced = fault.New(fault.Fenced, "attempt was replaced")
 
+// holds reports whether the fence is that of the attempt which runs the task now. An
+// owner before a handoff may have had its number and its lease, but not the generation.
+func holds(r *task.Record, f task.Fence) bool {
+	former := f.Generation != 0 && f.Generation != r.Generation
+	return r.State == task.Running && r.Attempt == f.Attempt && r.Lease == f.Lease && !former
+}
+
 // PartKeys returns the keys Part needs for an entry.
 func PartKeys(id task.ID, e journal.Entry) []store.Key {
 	return []store.Key{
@@ -38,7 +45,7 @@ func Part(tx store.Tx, id task.ID, f task.Fence, e journal.Entry, o PartOptions)
 	switch {
 	case !ok:
 		return stored, false, ErrNoTask
-	case fenced && (r.State != task.Running || r.Attempt != f.Attempt || r.Lease != f.Lease):
+	case fenced && !holds(&r, f):
 		return stored, false, ErrFenced
 	case !r.CancelRequestedAt.IsZero() && !o.Flush:
 		return stored, false, fault.Newf(fault.CancelRequested, "emit: task %s is to be canceled", id)

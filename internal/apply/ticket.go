@@ -277,7 +277,7 @@ func claimed(tx store.Tx, id task.ID, f task.Fence, t task.TicketID, change func
 	switch {
 	case !ok:
 		return ErrNoTask
-	case fenced && (r.State != task.Running || r.Attempt != f.Attempt || r.Lease != f.Lease):
+	case fenced && !holds(&r, f):
 		return ErrFenced
 	case r.Canceling():
 		return task.ErrCancelRequested
