@@ -122,6 +122,21 @@ type TTY struct {
 	Rows uint16 `json:"rows"`
 }
 
+// Limits bound what a command may use. Zero is no limit.
+type Limits struct {
+	// Memory is how many bytes all its processes may use together. When that is not
+	// enough all of them are killed, and the exit's Reason is [ReasonOutOfMemory].
+	Memory int64 `json:"memory,omitempty"`
+	// Pids is how many processes and threads it may have at once.
+	Pids int64 `json:"pids,omitempty"`
+	// MilliCPU is how many thousandths of a processor it may use, 1500 for one and a half.
+	MilliCPU int64 `json:"milli_cpu,omitempty"`
+	// Files is how many files each of its processes may have open.
+	Files int64 `json:"files,omitempty"`
+	// Processes is how many processes its user may have before it can make no more.
+	Processes int64 `json:"processes,omitempty"`
+}
+
 // Request is a command to run. The zero value is not usable: exactly one of Command
 // and Argv, and Dir, are required.
 type Request struct {
@@ -165,6 +180,8 @@ type Request struct {
 	Split bool `json:"split,omitempty"`
 	// Leftovers says what happens to processes left behind. Defaults to StopLeftovers.
 	Leftovers Leftovers `json:"leftovers,omitempty"`
+	// Limits bound what the command may use. Defaults to none.
+	Limits Limits `json:"limits,omitzero"`
 	// TTY asks for a terminal of that size: the command's controlling one, its three
 	// streams, with output merged and line ends as a terminal makes them. Its input is
 	// open from the start to the end, and nobody need be attached. It goes with none of
@@ -255,6 +272,11 @@ func (r Request) validateLimits() error {
 			return invalid("negative %s %v", d.name, d.d)
 		}
 	}
+	for _, n := range []int64{r.Limits.Memory, r.Limits.Pids, r.Limits.MilliCPU, r.Limits.Files, r.Limits.Processes} {
+		if n < 0 {
+			return invalid("negative limit %d", n)
+		}
+	}
 	o := r.Output
 	switch {
 	case r.Grace < 0 && r.Grace != AtOnce:
@@ -319,6 +341,12 @@ func (r Request) Digest() string {
 	str(string(r.Leftovers))
 	if r.TTY != nil {
 		str(fmt.Sprintf("%dx%d", r.TTY.Cols, r.TTY.Rows))
+	}
+	if l := r.Limits; l != (Limits{}) {
+		str("limits")
+		for _, n := range []int64{l.Memory, l.Pids, l.MilliCPU, l.Files, l.Processes} {
+			num(n)
+		}
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/outlive-dev/outlive/fault"
 )
 
 // Shell runs a command to its end. It is safe for concurrent use.
@@ -137,6 +139,31 @@ type Capabilities struct {
 	Split       bool // separate standard output and error
 	Leftovers   bool // can find and stop processes the command left behind
 	Umask       bool // can set the command's umask
+	Rlimits     bool // limits of each process: Files and Processes
+	Memory      bool // limits of the whole run, each
+	Pids        bool
+	CPU         bool
+}
+
+// Honours returns an error of kind fault.Unsupported that names the first limit that the
+// backend cannot keep.
+func (c Capabilities) Honours(l Limits) error {
+	for _, x := range []struct {
+		what  string
+		asked bool
+		can   bool
+	}{
+		{"memory of a command", l.Memory > 0, c.Memory},
+		{"number of processes of a command", l.Pids > 0, c.Pids},
+		{"processor time of a command", l.MilliCPU > 0, c.CPU},
+		{"open files of a process", l.Files > 0, c.Rlimits},
+		{"number of processes of a user", l.Processes > 0, c.Rlimits},
+	} {
+		if x.asked && !x.can {
+			return fault.Newf(fault.Unsupported, "this backend cannot limit the %s", x.what)
+		}
+	}
+	return nil
 }
 
 // Part is a piece of a streamed execution.

@@ -18,6 +18,7 @@ import (
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/console"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/session"
 	"github.com/outlive-dev/outlive/shell"
@@ -34,6 +35,9 @@ type runFlags struct {
 	tty           bool
 	detachKeys    string
 	keys          *console.Keys
+	memory        string
+	cpus          float64
+	limits        shell.Limits
 	labels        []string
 	cwd           string
 	env           []string
@@ -83,6 +87,11 @@ func (a *app) runCommand() *cobra.Command {
 	fs.BoolVar(&f.cleanEnv, "clean-env", false, "pass a small list of variables instead of this environment")
 	fs.StringVar(&f.name, "name", "", "a `NAME` that is unique among unfinished tasks")
 	fs.BoolVar(&f.keepLeftovers, "keep-leftovers", false, "leave processes alone that the command left behind")
+	fs.StringVar(&f.memory, "memory", "", "the `SIZE` of memory it may use in all, such as 512m; more ends it")
+	fs.Int64Var(&f.limits.Pids, "pids", 0, "at most `N` processes and threads of it at once")
+	fs.Float64Var(&f.cpus, "cpus", 0, "the time of `N` processors it may use, such as 1.5")
+	fs.Int64Var(&f.limits.Files, "nofile", 0, "at most `N` open files in each of its processes")
+	fs.Int64Var(&f.limits.Processes, "nproc", 0, "no new process when this user has `N`")
 	fs.StringVar(&f.onSignal, "on-signal", "", "`WHAT` to do on SIGINT, SIGTERM and SIGHUP: detach or cancel")
 	fs.StringVarP(&f.text, "command", "c", "", "run shell `TEXT` instead of COMMAND")
 	fs.StringVar(&f.queue, "queue", "", "the queue `Q` whose limit counts it")
@@ -123,6 +132,15 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	ctx := cmd.Context()
 	if err := a.open(ctx); err != nil {
 		return err
+	}
+	if f.backend == "" && spec.Limits != (shell.Limits{}) { // a backend elsewhere says so itself
+		can, err := a.commands.Capabilities()
+		if err == nil {
+			err = can.Honours(spec.Limits)
+		}
+		if err != nil {
+			return hinted(err, "--nofile and --nproc work everywhere; the others need a cgroup v2 that this user may divide")
+		}
 	}
 	loan := &command.Loan{Attached: !f.detached, Backend: f.backend}
 	switch { // values travel by pipe and are stored nowhere
@@ -199,6 +217,9 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 		size := console.Size(a.out, a.in, a.err)
 		spec.TTY = &size
 	}
+	if spec.Limits, err = f.bounds(cmd); err != nil {
+		return spec, nil, err
+	}
 	if f.keys, err = console.ParseKeys(f.detachKeys); err != nil {
 		return spec, nil, usagef("--detach-keys: %v", err)
 	}
@@ -211,6 +232,36 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	}
 	labels, err := pairs("label", f.labels)
 	return spec, labels, err
+}
+
+// bounds reads the limits of a command.
+func (f *runFlags) bounds(cmd *cobra.Command) (l shell.Limits, err error) {
+	l = f.limits
+	for name, n := range map[string]float64{
+		"pids": float64(l.Pids), "nofile": float64(l.Files), "nproc": float64(l.Processes), "cpus": f.cpus,
+	} {
+		if cmd.Flags().Changed(name) && !(n > 0 && n < 1e9) {
+			return l, usagef("--%s %v: want a positive number", name, n)
+		}
+	}
+	if l.MilliCPU = int64(f.cpus * 1000); f.cpus > 0 && l.MilliCPU == 0 {
+		return l, usagef("--cpus %v: want at least 0.001", f.cpus)
+	}
+	if cmd.Flags().Changed("memory") {
+		if l.Memory, err = text.ParseSize(f.memory); err != nil {
+			return l, usagef("--memory: %v", err)
+		}
+	}
+	return l, nil
+}
+
+// hinted adds what to do to an error that has a kind.
+func hinted(err error, hint string) error {
+	var e *fault.Error
+	if errors.As(err, &e) {
+		return e.WithHint(hint)
+	}
+	return err
 }
 
 func checkOnSignal(what string) error {

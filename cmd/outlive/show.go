@@ -112,6 +112,8 @@ func factsOf(r *task.Record, unverified bool) []string {
 
 func exitFacts(x shell.Exit, add func(name, format string, args ...any)) {
 	switch {
+	case x.Code != nil && x.Reason == shell.ReasonOutOfMemory:
+		add("exit", "%d, by %s, out of memory", *x.Code, x.Signal)
 	case x.Code != nil && x.Signal != "":
 		add("exit", "%d, by %s", *x.Code, x.Signal)
 	case x.Code != nil:

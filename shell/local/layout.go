@@ -64,6 +64,7 @@ type spec struct {
 	Umask     shell.Umask     `json:"umask,omitempty"`
 	StdinOpen bool            `json:"stdin_open,omitempty"`
 	TTY       *shell.TTY      `json:"tty,omitempty"`
+	Limits    shell.Limits    `json:"limits,omitzero"`
 	EnvNames  []string        `json:"env_names,omitempty"`
 	EnvByPipe bool            `json:"env_by_pipe,omitempty"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -74,6 +75,7 @@ type started struct {
 	Ident     proc.Ident `json:"ident"`
 	Shim      proc.Ident `json:"shim"`
 	StartedAt time.Time  `json:"started_at"`
+	Cgroup    string     `json:"cgroup,omitempty"` // directory of the command's own group
 }
 
 // owner is the record of the highest fence seen.

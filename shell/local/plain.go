@@ -134,6 +134,9 @@ func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error)
 	if req.TTY != nil || req.Umask != 0 || req.StdinOpen {
 		return nil, fault.New(fault.Unsupported, "execute: this backend has no terminals, umask or open input")
 	}
+	if err := s.Capabilities().Honours(req.Limits); err != nil {
+		return nil, fmt.Errorf("execute: %w", err)
+	}
 	no := func(step shell.Step, err error) error {
 		return &shell.ExecError{Phase: step, Started: shell.No, Cause: err}
 	}

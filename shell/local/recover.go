@@ -17,6 +17,7 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/cgroup"
 	"github.com/outlive-dev/outlive/shell/local/internal/files"
 	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 	"github.com/outlive-dev/outlive/shell/local/internal/spool"
@@ -179,7 +180,7 @@ func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err 
 		}
 		if reason != shell.ReasonRebooted {
 			var left int
-			e.LeftoversStopped, left = r.sweep(id)
+			e.LeftoversStopped, left = r.sweep(id, begun.Cgroup)
 			e.LeftoversKept = left
 		}
 	}
@@ -190,10 +191,15 @@ func (r *Recoverable) settleLost(id shell.RunID, reason string) (done bool, err 
 	return true, nil
 }
 
-// sweep ends every process that carries the run's cookie, and its descendants.
-func (r *Recoverable) sweep(id shell.RunID) (stopped, left int) {
-	t := proc.Tree{Run: string(id), ByCookie: true}
-	return t.Kill(func() { time.Sleep(5 * time.Millisecond) })
+// sweep ends every process that carries the run's cookie or is in its group, and its
+// descendants.
+func (r *Recoverable) sweep(id shell.RunID, group string) (stopped, left int) {
+	t := proc.Tree{Run: string(id), ByCookie: true, Cgroup: group}
+	stopped, left = t.Kill(func() { time.Sleep(5 * time.Millisecond) })
+	if group != "" {
+		_ = cgroup.Remove(group)
+	}
+	return stopped, left
 }
 
 // Read implements [shell.Recoverable].

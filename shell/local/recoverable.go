@@ -78,9 +78,10 @@ func (r *Recoverable) Close() error {
 
 // Capabilities implements [shell.Recoverable].
 func (r *Recoverable) Capabilities() shell.Capabilities {
-	return shell.Capabilities{
-		Streaming: true, Recoverable: true, OwnsTimeout: true, TTY: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
-	}
+	c := groups()
+	c.Streaming, c.Recoverable, c.OwnsTimeout, c.TTY, c.Stdin = true, true, true, true, true
+	c.Split, c.Leftovers, c.Umask, c.Rlimits = true, true, true, true
+	return c
 }
 
 // reap takes the status of supervisors that this process started and that have
@@ -171,6 +172,11 @@ func (r *Recoverable) Start(ctx context.Context, id shell.RunID, f shell.Fence, 
 	}
 	if err := req.Validate(); err != nil {
 		return err
+	}
+	if req.Limits != (shell.Limits{}) { // to look costs something
+		if err := r.Capabilities().Honours(req.Limits); err != nil {
+			return fmt.Errorf("start: %w", err)
+		}
 	}
 	r.reap()
 	req = req.WithDefaults()
@@ -280,7 +286,7 @@ func (r *Recoverable) writeSpec(dir string, id shell.RunID, f shell.Fence, req s
 		Proto: protoMajor, Minor: protoMinor, Run: id, Fence: f, Digest: req.Digest(),
 		Shell: req.Command != "", Argv: req.Argv, Dir: req.Dir, Timeout: req.Timeout, Grace: req.Grace,
 		Drain: req.Drain, DrainCap: req.DrainCap, Output: req.Output, Split: req.Split, Leftovers: req.Leftovers,
-		Umask: req.Umask, StdinOpen: req.StdinOpen, TTY: req.TTY, EnvByPipe: req.Environ != nil, CreatedAt: time.Now(),
+		Umask: req.Umask, StdinOpen: req.StdinOpen, TTY: req.TTY, Limits: req.Limits, EnvByPipe: req.Environ != nil, CreatedAt: time.Now(),
 	}
 	for k := range req.Env {
 		s.EnvNames = append(s.EnvNames, k)

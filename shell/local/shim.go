@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/cgroup"
 	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
 	"github.com/outlive-dev/outlive/shell/local/internal/files"
 	"github.com/outlive-dev/outlive/shell/local/internal/proc"
@@ -64,6 +65,7 @@ type shim struct {
 	end    *end
 	stdinW *os.File
 	term   *os.File // the terminal's other end, or nil
+	cgroup string   // directory of the command's own group, or ""
 	// stopSeen is the inode of the stop record that was passed on.
 	stopSeen atomic.Uint64
 	opened   bool   // the gate may have been opened
@@ -190,7 +192,7 @@ func (s *shim) see(pipes []pipe) error {
 	j := &job{
 		timeout: s.spec.Timeout, grace: s.spec.Grace, drain: s.spec.Drain, drainCap: s.spec.DrainCap,
 		keep: s.spec.Leftovers == shell.KeepLeftovers, limit: outputLimit(s.spec.Output), pid: s.pid,
-		tree:  proc.Tree{Run: string(s.spec.Run), Root: os.Getpid()},
+		tree:  proc.Tree{Run: string(s.spec.Run), Root: os.Getpid(), Cgroup: s.cgroup},
 		pipes: pipes, out: s.spool, childEvent: s.child, reap: s.reap, stops: s.stops,
 		exited: func() { failpoint.Hit(failpoint.Exited) },
 	}
@@ -207,6 +209,7 @@ func (s *shim) see(pipes []pipe) error {
 	case f != nil: // it was stopped before it became the command
 		e.Started = false
 	}
+	blame(&e, s.cgroup)
 	s.spool.Finish(&e)
 	return s.writeExit(e)
 }
@@ -247,7 +250,12 @@ func (s *shim) spawn(umask int) ([]pipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.pid, err = syscall.ForkExec(self, []string{"outlive", argStage2, strconv.FormatInt(int64(umask), 8)}, &syscall.ProcAttr{
+	if len(cgroup.Needs(s.spec.Limits)) > 0 {
+		if s.cgroup, err = cgroup.Make(cgroup.Here(), string(s.spec.Run), s.spec.Limits); err != nil {
+			return nil, err
+		}
+	}
+	s.pid, err = syscall.ForkExec(self, []string{"outlive", argStage2, strconv.FormatInt(int64(umask), 8), rlimits(s.spec.Limits)}, &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(),
 		Files: []uintptr{streams[0].Fd(), streams[1].Fd(), streams[2].Fd(), gateR.Fd(), statusW.Fd(), shimPayload},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: s.term != nil, Ctty: 0, Pdeathsig: syscall.SIGKILL},
@@ -256,6 +264,11 @@ func (s *shim) spawn(umask int) ([]pipe, error) {
 		f.Close()
 	}
 	s.gate, s.status = gateW, statusR
+	if err == nil && s.cgroup != "" { // it waits at the gate, and has made no other
+		if err = cgroup.Add(s.cgroup, s.pid); err != nil {
+			_ = unix.Kill(s.pid, unix.SIGKILL)
+		}
+	}
 	return pipes, err
 }
 
@@ -331,7 +344,7 @@ func stdinPipe() (r, w *os.File, err error) {
 }
 
 func (s *shim) writeStarted() error {
-	st := started{Ident: proc.Identify(s.pid), Shim: proc.Identify(os.Getpid()), StartedAt: time.Now()}
+	st := started{Ident: proc.Identify(s.pid), Shim: proc.Identify(os.Getpid()), StartedAt: time.Now(), Cgroup: s.cgroup}
 	return files.Write(s.dir, nameStarted, st, files.Durability{Sync: true, Tmp: failpoint.StartedTmp, Renamed: failpoint.StartedRenamed, Durable: failpoint.StartedDurable})
 }
 
@@ -348,6 +361,9 @@ func (s *shim) writeExit(e shell.Exit) error {
 	}
 	if s.ctl != nil {
 		s.ctl.announceEnd()
+	}
+	if s.cgroup != "" {
+		_ = cgroup.Remove(s.cgroup) // what was left alone keeps its limits
 	}
 	_ = os.Remove(filepath.Join(s.dir, nameCmd))
 	_ = os.Remove(filepath.Join(s.dir, nameCtl))

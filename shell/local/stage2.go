@@ -46,7 +46,7 @@ func Main(args []string) (handled bool) {
 	case argShim:
 		os.Exit(shimMain(args[2])) //nolint:forbidigo // this process is the supervisor
 	case argStage2:
-		os.Exit(stage2Main(args[2])) //nolint:forbidigo // this process becomes the command
+		os.Exit(stage2Main(args[2], strings.Join(args[3:], ""))) //nolint:forbidigo // this process becomes the command
 	default:
 		return false
 	}
@@ -64,7 +64,7 @@ type startFailure struct {
 
 // stage2Main sets the process up as the command must find it, waits at the gate,
 // and executes the command.
-func stage2Main(umask string) int {
+func stage2Main(umask, limits string) int {
 	runtime.LockOSThread()
 	status := os.NewFile(s2Status, "status")
 	for fd := s2Gate; fd <= s2Payload; fd++ {
@@ -102,6 +102,9 @@ func stage2Main(umask string) int {
 	}
 	if err := unix.Chdir(p.dir); err != nil {
 		return fail(startFailure{126, fmt.Sprintf("directory %s: %v", p.dir, err)})
+	}
+	if err := applyRlimits(limits); err != nil {
+		return fail(startFailure{126, err.Error()})
 	}
 	if _, err := status.WriteString(aboutToExec); err != nil {
 		return 125

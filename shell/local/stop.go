@@ -17,6 +17,7 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/cgroup"
 	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
@@ -186,6 +187,10 @@ func (r *Recoverable) bury(id shell.RunID, f shell.Fence) error {
 // discard moves the directory out of sight in one step and then removes it; what a
 // crash leaves is removed by GC.
 func (r *Recoverable) discard(dir string) error {
+	var begun started
+	if files.Read(filepath.Join(dir, nameStarted), &begun) == nil && begun.Cgroup != "" {
+		_ = cgroup.Remove(begun.Cgroup) // of leftovers that were kept, and have ended or not
+	}
 	trash := filepath.Join(r.root, trashDir)
 	if err := os.MkdirAll(trash, 0o700); err != nil {
 		return err

@@ -116,10 +116,12 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Capabilities implements [shell.Recoverable].
+// Capabilities implements [shell.Recoverable]. What the server's backend cannot do, the
+// server refuses.
 func (c *Client) Capabilities() shell.Capabilities {
 	return shell.Capabilities{
 		Streaming: true, Recoverable: true, OwnsTimeout: true, TTY: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
+		Rlimits: true, Memory: true, Pids: true, CPU: true,
 	}
 }
 

@@ -89,6 +89,9 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request, id shell.RunID) err
 	if req.TTY != nil && !s.backend.Capabilities().TTY {
 		return fault.New(fault.Unsupported, "start: this backend has no terminals")
 	}
+	if err := s.backend.Capabilities().Honours(req.Limits); err != nil {
+		return err
+	}
 	st, err := s.backend.Recover(r.Context(), id)
 	if err != nil {
 		return err

@@ -133,6 +133,7 @@ type order struct {
 	Output    shell.Output    `json:"output,omitzero"`
 	Split     bool            `json:"split,omitempty"`
 	Leftovers shell.Leftovers `json:"leftovers,omitempty"`
+	Limits    shell.Limits    `json:"limits,omitzero"`
 	TTY       *shell.TTY      `json:"tty,omitempty"`
 	// Lease has the run stopped when nobody watches it.
 	Lease bool `json:"lease,omitempty"`
@@ -159,7 +160,7 @@ func orderOf(r shell.Request) (order, error) {
 	o := order{
 		Command: raw(r.Command), Argv: raws(r.Argv), Dir: raw(r.Dir), Stdin: r.Stdin, StdinOpen: r.StdinOpen,
 		Attached: r.Attached, Grace: wireGrace(r.Grace), Drain: millis(r.Drain), DrainCap: millis(r.DrainCap),
-		Output: r.Output, Split: r.Split, Leftovers: r.Leftovers, TTY: r.TTY,
+		Output: r.Output, Split: r.Split, Leftovers: r.Leftovers, Limits: r.Limits, TTY: r.TTY,
 	}
 	if len(r.Env) > 0 {
 		o.Env = make(map[string]raw, len(r.Env))
@@ -190,7 +191,7 @@ func (o order) request() (shell.Request, error) {
 	r := shell.Request{
 		Command: string(o.Command), Dir: string(o.Dir), Stdin: o.Stdin, StdinOpen: o.StdinOpen, Attached: o.Attached,
 		Grace: graceOf(o.Grace), Drain: time.Duration(o.Drain), DrainCap: time.Duration(o.DrainCap),
-		Output: o.Output, Split: o.Split, Leftovers: o.Leftovers, TTY: o.TTY,
+		Output: o.Output, Split: o.Split, Leftovers: o.Leftovers, Limits: o.Limits, TTY: o.TTY,
 	}
 	if len(o.Argv) > 0 {
 		r.Argv = texts(o.Argv)

@@ -254,6 +254,11 @@ func testNotOffered(h *harness) {
 		{"open input", c.Stdin, func(r *shell.Request) { r.StdinOpen = true }},
 		{"split output", c.Split, func(r *shell.Request) { r.Split = true }},
 		{"umask", c.Umask, func(r *shell.Request) { r.Umask = shell.UmaskOf(0) }},
+		{"memory", c.Memory, func(r *shell.Request) { r.Limits.Memory = 1 << 30 }},
+		{"processes", c.Pids, func(r *shell.Request) { r.Limits.Pids = 100 }},
+		{"processor time", c.CPU, func(r *shell.Request) { r.Limits.MilliCPU = 1000 }},
+		{"open files", c.Rlimits, func(r *shell.Request) { r.Limits.Files = 100 }},
+		{"processes of the user", c.Rlimits, func(r *shell.Request) { r.Limits.Processes = 100 }},
 		{"time limit", c.OwnsTimeout, func(r *shell.Request) { r.Timeout = patience }},
 	} {
 		if !o.offered {

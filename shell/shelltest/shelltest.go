@@ -89,6 +89,7 @@ func groups() []group {
 		{"Faults", faultTests()},
 		{"Attach", attachTests()},
 		{"TTY", ttyTests()},
+		{"Limits", limitTests()},
 		{"Shell", shellTests()},
 	}
 }

@@ -51,6 +51,7 @@ type Spec struct {
 	Umask     shell.Umask       `json:"umask,omitempty"`
 	Leftovers shell.Leftovers   `json:"leftovers,omitempty"`
 	Output    shell.Output      `json:"output,omitzero"`
+	Limits    shell.Limits      `json:"limits,omitzero"`
 	// Environ marks a command whose whole environment was given by the process that
 	// started it, and stored nowhere.
 	Environ bool `json:"environ,omitempty"`
@@ -83,7 +84,7 @@ func Decode(p task.Payload) (Spec, error) {
 func (s Spec) Request() shell.Request {
 	return shell.Request{
 		Command: s.Command, Argv: s.Argv, Dir: s.Dir, Env: s.Env, Timeout: s.Timeout, Grace: s.Grace, Split: s.Split,
-		StdinOpen: s.StdinOpen, TTY: s.TTY, Umask: s.Umask, Leftovers: s.Leftovers, Output: s.Output,
+		StdinOpen: s.StdinOpen, TTY: s.TTY, Umask: s.Umask, Leftovers: s.Leftovers, Output: s.Output, Limits: s.Limits,
 	}
 }
 

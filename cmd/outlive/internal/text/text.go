@@ -6,6 +6,7 @@ package text
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -63,3 +64,21 @@ func Size(n int64) string {
 
 // OneLine is a text without line ends.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// ParseSize reads a number of bytes such as 512m or 2GiB: letters are powers of 1024.
+func ParseSize(s string) (int64, error) {
+	digits := strings.TrimRight(strings.ToLower(s), "bikmgt")
+	unit := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s[len(digits):]), "b"), "i")
+	power := strings.Index("kmgt", unit)
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || len(unit) > 1 || unit != "" && power < 0 || !(n > 0) || n > 1<<40 {
+		return 0, fmt.Errorf("%q is no size: want one such as 512m or 2g", s)
+	}
+	if unit != "" {
+		n *= float64(int64(1) << (10 * (power + 1)))
+	}
+	if n > 1<<60 {
+		return 0, fmt.Errorf("%q is too large", s)
+	}
+	return int64(n), nil
+}

@@ -11,12 +11,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/local/internal/cgroup"
 	"github.com/outlive-dev/outlive/shell/local/internal/files"
 )
 
@@ -148,8 +150,8 @@ func Supervised(run string) bool {
 	return false
 }
 
-// Tree is the set of processes that belong to one run: the descendants of root, and
-// every process with the run's cookie and its descendants. Processes with another
+// Tree is the set of processes that belong to one run: the descendants of root, those in
+// its own group, and every process with the run's cookie and its descendants. Processes with another
 // run's cookie, and their descendants, are never part of it.
 type Tree struct {
 	Run  string
@@ -159,16 +161,36 @@ type Tree struct {
 	ByCookie bool
 	// WithRoot counts the root itself as part of the run.
 	WithRoot bool
+	// Cgroup is the directory of the run's own group, or "".
+	Cgroup string
 }
 
 // Members returns the live processes of the run.
 func (t Tree) Members() []Proc {
+	ps, ok := []Proc(nil), false
 	if !t.ByCookie {
-		if ps, ok := t.walk(t.Root, nil, 0); ok {
-			return ps
+		ps, ok = t.walk(t.Root, nil, 0)
+	}
+	if !ok {
+		ps = t.scan()
+	}
+	return t.withGroup(ps)
+}
+
+// withGroup adds the processes of the run's group that are not among ps.
+func (t Tree) withGroup(ps []Proc) []Proc {
+	if t.Cgroup == "" {
+		return ps
+	}
+	for _, pid := range cgroup.Procs(t.Cgroup) {
+		if slices.ContainsFunc(ps, func(p Proc) bool { return p.Pid == pid }) || pid == os.Getpid() || t.spared(pid) {
+			continue
+		}
+		if p, ok := Read(pid); ok && !p.Dead() {
+			ps = append(ps, p)
 		}
 	}
-	return t.scan()
+	return ps
 }
 
 // walk follows the kernel's lists of children; ok is false where there are none.
@@ -273,6 +295,24 @@ func (t Tree) Handle(p Proc) (fd int, full bool) {
 	return fd, false
 }
 
+// killGroup ends the processes of the run's group at once, those that are just being
+// forked too, and notes them. Where there are others, it leaves that to signals.
+func (t Tree) killGroup(seen map[Proc]bool) {
+	if t.Cgroup == "" {
+		return
+	}
+	pids := cgroup.Procs(t.Cgroup)
+	if len(pids) == 0 || slices.ContainsFunc(pids, func(pid int) bool { return pid == os.Getpid() || t.spared(pid) }) {
+		return
+	}
+	for _, pid := range pids {
+		if p, ok := Read(pid); ok && !p.Dead() {
+			seen[Proc{Pid: p.Pid, Start: p.Start}] = true
+		}
+	}
+	_ = cgroup.Kill(t.Cgroup) // signals do it where the kernel does not
+}
+
 // SignalAll sends sig to every member and returns them. It takes hold of all before it
 // signals any: when a parent has ended, its children are found no more.
 func (t Tree) SignalAll(sig unix.Signal) []Proc {
@@ -309,6 +349,7 @@ func (t Tree) Kill(pause func()) (met, left int) {
 	seen := map[Proc]bool{}
 	empty := 0
 	for range sweepPasses {
+		t.killGroup(seen)
 		ps := t.SignalAll(unix.SIGKILL)
 		if len(ps) == 0 {
 			// In the middle of an exec a process has no environment for a moment.
