@@ -28,8 +28,8 @@ var layers = []layer{
 	{n: 2, what: "pure models", pkgs: []string{"task"}},
 	{n: 3, what: "pure models", pkgs: []string{"foreground", "session"}},
 	{n: 4, what: "contracts", pkgs: []string{"store", "work", "shell", "turnloop"}},
-	{n: 4.5, what: "one command applied, many commands committed; helpers of drivers and engines", pkgs: []string{
-		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog",
+	{n: 4.5, what: "one command applied, many commands committed; helpers of drivers, engines and tests", pkgs: []string{
+		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog", "internal/pgtest",
 	}},
 	{n: 5, what: "drivers, backends and their suites", pkgs: []string{
 		"store/memory/...", "store/sqlite/...", "store/postgres/...", "store/storetest/...", "internal/faultstore",

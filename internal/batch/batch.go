@@ -32,13 +32,15 @@ import (
 // goroutine at a time, in the order Begin, Load..., Flush, Commit; Rollback may
 // follow any of them but a Commit that succeeded.
 //
-// An error of kind Unavailable, UnknownOutcome or Closed is the whole batch's;
-// any other error of Load or Flush may be the fault of one function, which is
-// then found by running the batch again in halves.
+// After an [AgainError] the batch runs again, after a [BlockedError] without the
+// functions that are blocked. An error of kind Unavailable, UnknownOutcome or Closed
+// is the whole batch's; any other error of Load, Flush or Commit may be the fault of
+// one function, which is then found by running the batch again in halves.
 type Driver interface {
-	// Begin locks the store for writing and returns the newest commit's Now.
+	// Begin begins a transaction and returns a time that its Now must not be before.
 	Begin() (last time.Time, err error)
-	// Load adds the rows of keys. It may be called again in one transaction.
+	// Load locks the rows of keys and adds them. It may be called again in one
+	// transaction.
 	Load(keys []store.Key, rows *Rows) error
 	// Flush writes the staging. It may keep what it is given.
 	Flush(s *Staging) error
@@ -51,7 +53,8 @@ type Driver interface {
 
 // Options tunes an Executor.
 type Options struct {
-	// Clock is the wall clock. Defaults to time.Now.
+	// Clock is the wall clock, read once a batch by the committer after the rows are
+	// loaded. Defaults to time.Now.
 	Clock func() time.Time
 	// Epoch is the epoch new streams start with. Defaults to 1.
 	Epoch int64
@@ -135,8 +138,9 @@ type op struct {
 	fn    func(store.Tx) error
 	done  chan struct{} // cap 1: signaled once
 	err   error
-	own   bool // err is fn's answer to committed facts: it stands whatever becomes of the batch
-	more  int  // rounds of More
+	own   bool      // err is fn's answer to committed facts: it stands whatever becomes of the batch
+	more  int       // rounds of More
+	since time.Time // when it was first blocked
 	state opState
 }
 

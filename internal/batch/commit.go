@@ -5,6 +5,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -68,11 +69,21 @@ func (e *Executor) gather(answered int) {
 func (e *Executor) process(ops, again []*op) []*op {
 	done, later, err := e.attempt(ops)
 	again = append(again, later...)
+	for tries := 1; tries < maxAgain && isAgain(err); tries++ {
+		done, later, err = e.attempt(done)
+		again = append(again, later...)
+	}
 	if err == nil {
 		answer(done)
 		return again
 	}
-	if len(done) == 1 || wholeBatch(err) {
+	var blocked *BlockedError
+	if errors.As(err, &blocked) {
+		if free, held := blocked.split(done); len(held) > 0 {
+			return e.around(blocked, free, held, again)
+		}
+	}
+	if len(done) == 1 || wholeBatch(err) && !isAgain(err) {
 		for _, o := range done {
 			if !o.own {
 				o.err = err
@@ -103,8 +114,8 @@ func wholeBatch(err error) bool {
 
 // attempt runs ops in one transaction:
 //
-//  1. Begin, and take the batch's time.
-//  2. Load the union of the keys.
+//  1. Begin.
+//  2. Load the union of the keys, and take the batch's time.
 //  3. Run every function; one that fails leaves no trace.
 //  4. Flush and Commit, unless nothing was staged.
 //  5. Ring the hub.
@@ -125,25 +136,13 @@ func (e *Executor) attempt(ops []*op) (done, later []*op, err error) {
 			e.driver.Rollback()
 		}
 	}()
-	e.tx.reset(e.now(last))
+	e.tx.reset(last)
 	if err := e.load(ops); err != nil {
 		return ops, nil, err
 	}
-	done = ops[:0:0]
-	for i, o := range ops {
-		if i > 0 && e.tx.bytes > e.opts.Bytes {
-			later = append(later, ops[i:]...)
-			break
-		}
-		late, err := e.run(o)
-		switch {
-		case err != nil:
-			return ops, nil, err
-		case late:
-			later = append(later, o)
-		default:
-			done = append(done, o)
-		}
+	e.tx.now = e.now(last)
+	if done, later, err = e.runAll(ops); err != nil {
+		return ops, nil, err
 	}
 	if !e.tx.dirty() {
 		return done, later, nil
@@ -192,35 +191,77 @@ func (e *Executor) missing(dst, keys []store.Key) []store.Key {
 	return dst
 }
 
-// run gives one function its turn, loading more keys as it asks for them. Late
-// means that it is to run in the next batch; an error is the driver's.
-func (e *Executor) run(o *op) (late bool, err error) {
-	e.tx.first = !e.tx.dirty()
-	for {
-		e.tx.begin(o.keys)
-		err := e.call(o.fn)
-		if err == nil {
-			e.tx.keep()
-			return false, nil
+// runAll gives every function its turn. Those that ask for more keys have another one
+// after the rest, with what all of them asked for loaded in one go; a function is never
+// run before an earlier one of its first key.
+func (e *Executor) runAll(ops []*op) (done, later []*op, err error) {
+	done = ops[:0:0]
+	for turn := ops; len(turn) > 0; {
+		var asked []*op
+		var keys []store.Key
+		behind := make(map[store.Key]struct{})
+		for i, o := range turn {
+			if len(done) > 0 && e.tx.bytes > e.opts.Bytes {
+				return done, append(append(later, asked...), turn[i:]...), nil
+			}
+			if _, ok := behind[o.hot]; ok {
+				asked = append(asked, o)
+				continue
+			}
+			switch e.run(o) {
+			case ranOut:
+				done = append(done, o)
+			case ranLater:
+				later = append(later, o)
+			case ranAsking:
+				asked = append(asked, o)
+				keys = e.missing(keys, o.keys)
+				behind[o.hot] = struct{}{}
+			}
 		}
-		e.tx.undo()
-		if _, late := err.(*laterError); late { //nolint:errorlint // the batch's own mark, never wrapped
-			return true, nil
+		if len(keys) > 0 {
+			if err := e.driver.Load(keys, &e.tx.rows); err != nil {
+				return nil, nil, err
+			}
 		}
-		keys, ok := store.AsMore(err)
-		if !ok {
-			o.err, o.own = err, e.tx.first
-			return false, nil
-		}
-		if o.more++; o.more > maxRounds {
-			o.err = errRounds
-			return false, nil
-		}
-		o.keys = slices.Concat(o.keys, keys)
-		if err := e.driver.Load(e.missing(nil, keys), &e.tx.rows); err != nil {
-			return false, err
-		}
+		turn = asked
 	}
+	return done, later, nil
+}
+
+// ran is how a function's turn ended.
+type ran uint8
+
+const (
+	ranOut    ran = iota // its answer is in op.err
+	ranLater             // it is to run in the next batch
+	ranAsking            // it asked for keys, which are now op.keys
+)
+
+// run gives one function its turn.
+func (e *Executor) run(o *op) ran {
+	e.tx.first = !e.tx.dirty()
+	e.tx.begin(o.keys)
+	err := e.call(o.fn)
+	if err == nil {
+		e.tx.keep()
+		return ranOut
+	}
+	e.tx.undo()
+	if _, late := err.(*laterError); late { //nolint:errorlint // the batch's own mark, never wrapped
+		return ranLater
+	}
+	keys, ok := store.AsMore(err)
+	if !ok {
+		o.err, o.own = err, e.tx.first
+		return ranOut
+	}
+	if o.more++; o.more > maxRounds {
+		o.err = errRounds
+		return ranOut
+	}
+	o.keys = slices.Concat(o.keys, keys)
+	return ranAsking
 }
 
 type laterError struct{}
