@@ -137,6 +137,7 @@ type Capabilities struct {
 	TTY         bool // terminals
 	Stdin       bool // StdinOpen
 	Split       bool // separate standard output and error
+	Signals     bool // tells a signal that ended the command from a code of its own
 	Leftovers   bool // can find and stop processes the command left behind
 	Umask       bool // can set the command's umask
 	Rlimits     bool // limits of each process: Files and Processes

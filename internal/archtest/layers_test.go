@@ -30,6 +30,7 @@ var layers = []layer{
 	{n: 4, what: "contracts", pkgs: []string{"store", "work", "shell", "turnloop"}},
 	{n: 4.5, what: "one command applied, many commands committed; helpers of drivers, engines and tests", pkgs: []string{
 		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog", "internal/pgtest",
+		"shell/internal/keep",
 	}},
 	{n: 5, what: "drivers, backends and their suites", pkgs: []string{
 		"store/memory/...", "store/sqlite/...", "store/postgres/...", "store/storetest/...", "internal/faultstore",

@@ -21,6 +21,7 @@ import (
 
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
+	"github.com/outlive-dev/outlive/shell/internal/keep"
 	"github.com/outlive-dev/outlive/shell/local/internal/files"
 	"github.com/outlive-dev/outlive/shell/local/internal/proc"
 )
@@ -33,7 +34,7 @@ type Shell struct{}
 
 // Capabilities implements [shell.Shell].
 func (*Shell) Capabilities() shell.Capabilities {
-	return shell.Capabilities{Streaming: true, OwnsTimeout: true, Split: true, Leftovers: true}
+	return shell.Capabilities{Streaming: true, OwnsTimeout: true, Split: true, Signals: true, Leftovers: true}
 }
 
 // Execute implements [shell.Shell].
@@ -43,7 +44,7 @@ func (s *Shell) Execute(ctx context.Context, req shell.Request) (*shell.Response
 		return nil, err
 	}
 	<-p.done
-	return p.response(), p.err(ctx)
+	return p.out.Response(p.exit), p.err(ctx)
 }
 
 // Stream implements [shell.StreamingShell].
@@ -60,38 +61,20 @@ func (s *Shell) Stream(ctx context.Context, req shell.Request) iter.Seq2[shell.P
 			cancel()
 			<-p.done
 		}()
-		var at int64
-		for {
-			more := p.out.more()
-			part, next := p.out.read(at)
-			at = next
-			if len(part.Frames)+len(part.Omitted) > 0 {
-				if !yield(part, nil) {
-					return
-				}
-				continue
-			}
-			select {
-			case <-more:
-				continue
-			case <-p.done:
-			}
-			if part, _ = p.out.read(at); len(part.Frames)+len(part.Omitted) > 0 && !yield(part, nil) {
-				return
-			}
-			if err := p.err(ctx); err != nil {
-				yield(shell.Part{}, err)
-				return
-			}
-			yield(shell.Part{Exit: &p.exit}, nil)
+		if !p.out.Follow(p.done, func(part shell.Part) bool { return yield(part, nil) }) {
 			return
 		}
+		if err := p.err(ctx); err != nil {
+			yield(shell.Part{}, err)
+			return
+		}
+		yield(shell.Part{Exit: &p.exit}, nil)
 	}
 }
 
 // plainRun is one command of a Shell. exit is set when done is closed.
 type plainRun struct {
-	out   *memory
+	out   memory
 	split bool
 	done  chan struct{}
 	exit  shell.Exit
@@ -103,28 +86,7 @@ func (p *plainRun) err(ctx context.Context) error {
 	if p.exit.Cause != shell.Canceled {
 		return nil
 	}
-	return &shell.ExecError{Phase: shell.StepRun, Started: shell.Yes, Cause: ctx.Err(), Partial: p.response()}
-}
-
-func (p *plainRun) response() *shell.Response {
-	r := &shell.Response{Exit: p.exit}
-	for at, again := int64(0), true; again; {
-		part, next := p.out.read(at)
-		again = next > at
-		at = next
-		r.Omitted = append(r.Omitted, part.Omitted...)
-		for _, f := range part.Frames {
-			r.Output = append(r.Output, f.Data...)
-			switch f.Stream {
-			case shell.Stdout:
-				r.Stdout = append(r.Stdout, f.Data...)
-			case shell.Stderr:
-				r.Stderr = append(r.Stderr, f.Data...)
-			case shell.Merged: // in Output alone
-			}
-		}
-	}
-	return r
+	return &shell.ExecError{Phase: shell.StepRun, Started: shell.Yes, Cause: ctx.Err(), Partial: p.out.Response(p.exit)}
 }
 
 func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error) {
@@ -145,7 +107,7 @@ func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error)
 	}
 	req = req.WithDefaults()
 	id := shell.RunID(fmt.Sprintf("plain-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	p := &plainRun{out: newMemory(req.Output), split: req.Split, done: make(chan struct{})}
+	p := &plainRun{out: memory{keep.New(req.Output)}, split: req.Split, done: make(chan struct{})}
 	tmp, err := os.MkdirTemp("", "outlive-")
 	if err != nil {
 		return nil, no(shell.StepProvision, err)
@@ -172,7 +134,7 @@ func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error)
 		o := j.run()
 		unhook()
 		p.exit = exitOf(o, startedAt)
-		p.out.finish(&p.exit)
+		p.out.Count(&p.exit)
 	})
 	return p, nil
 }

@@ -80,7 +80,7 @@ func (r *Recoverable) Close() error {
 func (r *Recoverable) Capabilities() shell.Capabilities {
 	c := groups()
 	c.Streaming, c.Recoverable, c.OwnsTimeout, c.TTY, c.Stdin = true, true, true, true, true
-	c.Split, c.Leftovers, c.Umask, c.Rlimits = true, true, true, true
+	c.Split, c.Signals, c.Leftovers, c.Umask, c.Rlimits = true, true, true, true, true
 	return c
 }
 

@@ -120,7 +120,7 @@ func (c *Client) Close() error {
 // server refuses.
 func (c *Client) Capabilities() shell.Capabilities {
 	return shell.Capabilities{
-		Streaming: true, Recoverable: true, OwnsTimeout: true, TTY: true, Stdin: true, Split: true, Leftovers: true, Umask: true,
+		Streaming: true, Recoverable: true, OwnsTimeout: true, TTY: true, Stdin: true, Split: true, Signals: true, Leftovers: true, Umask: true,
 		Rlimits: true, Memory: true, Pids: true, CPU: true,
 	}
 }

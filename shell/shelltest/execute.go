@@ -77,6 +77,7 @@ func testExecute(h *harness) {
 }
 
 func testExecuteOmitted(h *harness) {
+	h.splits()
 	r := h.sh("echo err >&2; sleep 0.1; seq 1 200000")
 	r.Split = true
 	r.Output = shell.Output{SpoolHead: 4, SpoolTail: 100_000}

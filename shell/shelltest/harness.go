@@ -72,6 +72,15 @@ func (h *harness) capabilities() shell.Capabilities {
 	return h.b.Shell.Capabilities()
 }
 
+// splits skips the test when the backend has one stream for both outputs; that it
+// refuses to split them is another test's.
+func (h *harness) splits() {
+	h.Helper()
+	if !h.capabilities().Split {
+		h.Skip("the backend does not keep the streams apart, and says so")
+	}
+}
+
 // newID returns a run id that no other test uses.
 func (h *harness) newID() shell.RunID {
 	id := shell.RunID("st-" + token() + "-r1")

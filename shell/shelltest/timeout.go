@@ -231,14 +231,21 @@ func testT07(h *harness) {
 
 // testT09 has two ways to stop at once: one cause is recorded.
 func testT09(h *harness) {
-	const command = `trap "" TERM; while :; do sleep 0.02; done`
+	const command = `trap "" TERM; touch ready; while :; do sleep 0.02; done`
 	try := func(limit, stop time.Duration) shell.Exit {
 		h.Helper()
 		r := h.sh(command)
 		r.Timeout, r.Grace = limit, 50*time.Millisecond
 		if h.b.Recoverable == nil {
-			ctx, cancel := context.WithTimeout(h.Context(), stop)
+			ctx, cancel := context.WithCancel(h.Context())
 			defer cancel()
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			wg.Go(func() {
+				poll(patience, func() bool { return there(r, "ready") })
+				pause(stop)
+				cancel()
+			})
 			resp, err := h.b.Shell.Execute(ctx, r)
 			if (err != nil) != (resp.Exit.Cause == shell.Canceled) {
 				h.Errorf("Execute = %+v, %v", resp.Exit, err)

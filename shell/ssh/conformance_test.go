@@ -21,6 +21,19 @@ import (
 
 func TestConformance(t *testing.T) {
 	shelltest.Run(t, shelltest.Factory{Name: "ssh", New: newBackend})
+	shelltest.Run(t, shelltest.Factory{Name: "ssh-plain", New: func(t *testing.T, s shelltest.Setup) *shelltest.Backend {
+		h := newHost(t, "").serve(t)
+		return &shelltest.Backend{Shell: newShell(t, h.login(t, shelltest.NewLink(t, h.addr, s.Latency).Addr()))}
+	}})
+}
+
+func newShell(t *testing.T, rawURL string) *ssh.Shell {
+	t.Helper()
+	s, err := ssh.NewShell(rawURL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // newBackend returns a client of a host of its own. Provisioning is the placing of the

@@ -3,7 +3,8 @@
 
 // Package ssh runs commands on another machine that one can log in to with ssh.
 // [Client] puts the calling program on the host and speaks with it in a session, so
-// that commands outlive the link and the caller.
+// that commands outlive the link and the caller. [Shell] needs nothing there but a
+// POSIX shell, and its commands end with the link.
 //
 // # Guarantees
 //
@@ -11,9 +12,11 @@
 //     cut is never read as an exit or a timeout.
 //  2. A [Client] gives the guarantees of package shell/remote: it is that protocol, and
 //     its two ends, in a session instead of TCP.
-//  3. A host whose key is not known, or has changed, gets nothing: no login, no command.
+//  3. A [Shell] stops its command when the link is cut, by a watchdog on the host that
+//     reads the session's standard input to its end. It asks for no ssh signal.
+//  4. A host whose key is not known, or has changed, gets nothing: no login, no command.
 //     Nobody is asked for a password.
-//  4. No text of a caller is in a line that a shell on the host parses: commands,
+//  5. No text of a caller is in a line that a shell on the host parses: commands,
 //     directories and environment go over standard input.
 //
 // # On the host

@@ -7,6 +7,7 @@ package ssh_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -233,6 +234,7 @@ func (h *host) run(s server.Session, c *exec.Cmd) {
 	})
 	var drained sync.WaitGroup
 	pass := func(from *os.File, to io.Writer) {
+		context.AfterFunc(s.Context(), func() { from.Close() })
 		drained.Go(func() {
 			_, _ = io.Copy(to, from)
 			from.Close()

@@ -132,7 +132,9 @@ func serveOn(ctx context.Context, s *remote.Server, l net.Listener, o HostOption
 			}
 		}
 		_ = h.Close() // whoever came in this moment comes again
-		_ = <-ended   // that it was closed
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
 		return nil
 	}
 }

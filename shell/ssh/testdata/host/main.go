@@ -7,7 +7,7 @@
 //	host start URL ID < REQUEST    starts a run and prints "started"
 //	host follow URL ID             copies a run's output and prints its code on stderr
 //	host execute URL < REQUEST     executes a command and copies its output
-//	host plain URL < REQUEST       the same without the program on the host
+//	host plain URL < REQUEST       executes a command without the program on the host
 //	host sftp-server               serves files on standard input and output
 package main
 
@@ -53,6 +53,13 @@ func run(ctx context.Context, verb, url string, args []string) error {
 		if err := json.NewDecoder(os.Stdin).Decode(&req); err != nil {
 			return err
 		}
+	}
+	if verb == "plain" {
+		s, err := ssh.NewShell(url, nil)
+		if err == nil {
+			_, err = s.Execute(ctx, req)
+		}
+		return err
 	}
 	c, err := ssh.Dial(url, nil)
 	if err != nil {
