@@ -41,7 +41,7 @@ func (rt *Runtime) Cancel(ctx context.Context, id task.ID, o *CancelOptions) (ta
 	if err != nil {
 		return task.Record{}, err
 	}
-	r, err := rt.step(ctx, "cancel", id, task.RequestCancel{Reason: o.Reason, IfVersion: o.IfVersion, Force: o.Force, WorkerGone: gone})
+	r, err := rt.d.Cancel(ctx, id, task.RequestCancel{Reason: o.Reason, IfVersion: o.IfVersion, Force: o.Force, WorkerGone: gone})
 	if err == nil && r.Children > 0 {
 		if cerr := rt.d.Cascade(ctx, id); cerr != nil {
 			return r, cerr
@@ -121,7 +121,7 @@ func (rt *Runtime) Retry(ctx context.Context, id task.ID, request string, change
 	s := Spec{
 		Executor: old.Executor, Input: old.Spec, Description: old.Description, Labels: old.Labels, Parent: old.Parent,
 		Name: old.Name, Queue: old.Queue, ConcurrencyKey: old.ConcurrencyKey, Priority: old.Priority, MaxAttempts: old.MaxAttempts, Backoff: old.Backoff,
-		Session: old.Session, Notify: old.Notify, Liveness: old.Liveness, Retention: old.Retention, Principal: old.Principal, Tenant: old.Tenant, retryOf: old.ID,
+		Session: old.Session, Notify: old.Notify, Liveness: old.Liveness, Retention: old.Retention, Tokens: old.Tokens, Principal: old.Principal, Tenant: old.Tenant, retryOf: old.ID,
 	}
 	if request != "" {
 		s.Invocation = "retry/" + string(id) + "/" + request

@@ -68,6 +68,9 @@ type Spec struct {
 	Backoff task.Backoff
 	// Timeout sets a deadline for the whole task. Defaults to none.
 	Timeout time.Duration
+	// Tokens is how many tokens of models the task and its children may use; executors
+	// of agents count them. A child's is never wider. Defaults to 0: no limit.
+	Tokens int64
 	// Retention is how long the finished task is kept. Defaults to the collector's.
 	Retention time.Duration
 	// Liveness says what happens when the last claim ends. Defaults to continue.
@@ -111,6 +114,9 @@ func (rt *Runtime) launch(ctx context.Context, s Spec) (dispatch.Launched, error
 			return dispatch.Launched{}, fault.Newf(fault.Invalid, "submit: negative duration %v", d)
 		}
 	}
+	if s.Tokens < 0 {
+		return dispatch.Launched{}, fault.Newf(fault.Invalid, "submit: negative budget of %d tokens", s.Tokens)
+	}
 	now := time.Now()
 	rec := task.Record{
 		ID: s.ID, Executor: s.Executor, Kind: ex.Kind, Name: s.Name, Description: s.Description, Spec: s.Input,
@@ -118,7 +124,7 @@ func (rt *Runtime) launch(ctx context.Context, s Spec) (dispatch.Launched, error
 		Owner: task.OwnerManager, OnLeaseLoss: ex.OnLeaseLoss, ReadsInput: ex.ReadsInput, Recoverable: ex.Recoverable,
 		Publication: s.publication, Queue: s.Queue, ConcurrencyKey: s.ConcurrencyKey, Priority: s.Priority,
 		MaxAttempts: s.MaxAttempts, Backoff: s.Backoff, Liveness: s.Liveness, Retention: s.Retention,
-		Session: s.Session, Notify: s.Notify,
+		Session: s.Session, Notify: s.Notify, Tokens: s.Tokens,
 	}
 	if s.Delay > 0 {
 		rec.DueAt = now.Add(s.Delay)

@@ -65,6 +65,7 @@ const (
 	KindCompleted       = "task.completed"
 	KindFailed          = "task.failed"
 	KindCanceled        = "task.canceled"
+	KindCascaded        = "task.cascaded"
 	KindHandedOff       = "task.handed_off"
 	KindInput           = "task.input"
 	KindInputUnread     = "task.input_unread"

@@ -107,7 +107,7 @@ func (c Create) apply(s *step) error {
 		ReadsInput: in.ReadsInput, Recoverable: in.Recoverable, Publication: cmp.Or(in.Publication, OnCreate),
 
 		Queue: in.Queue, ConcurrencyKey: in.ConcurrencyKey, Priority: in.Priority, DueAt: in.DueAt,
-		MaxAttempts: in.MaxAttempts, Backoff: in.Backoff, Deadline: in.Deadline, Liveness: in.Liveness,
+		MaxAttempts: in.MaxAttempts, Backoff: in.Backoff, Deadline: in.Deadline, Tokens: in.Tokens, Liveness: in.Liveness,
 		CreatedAt: s.now, UpdatedAt: s.now, Retention: in.Retention,
 	}
 	r.Liveness.Policy = cmp.Or(r.Liveness.Policy, LiveContinue)

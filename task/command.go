@@ -147,8 +147,10 @@ type AckCancel struct {
 
 // RequestCancel states the intent to cancel. IfVersion, when not 0, is the version
 // the caller decided on. WorkerGone means the holder is proved dead or there is
-// none. Force ends it at once with outcome unknown.
+// none. Force ends it at once with outcome unknown. Cascade names the children that
+// the engine cancels with it in the same transaction.
 type RequestCancel struct {
+	Cascade    []ID
 	Reason     string
 	IfVersion  int64
 	WorkerGone bool

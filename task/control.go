@@ -15,6 +15,9 @@ func (c RequestCancel) apply(s *step) error {
 		return ErrVersion
 	}
 	first := s.intend(c.Reason, "")
+	if len(c.Cascade) > 0 {
+		s.journal(journal.KindCascaded, Cascaded{Children: c.Cascade})
+	}
 	switch {
 	case c.Force:
 		s.tell(SignalCancel)

@@ -63,6 +63,12 @@ type CancelRequested struct {
 	Code   string `json:"code,omitempty"`
 }
 
+// Cascaded is the data of a task.cascaded entry: the children that a cancel of their
+// parent was passed on to, in the same transaction.
+type Cascaded struct {
+	Children []ID `json:"children"`
+}
+
 // HandedOff is the data of a task.handed_off entry. Orphaned means that the
 // parent's attempt ended without handing over.
 type HandedOff struct {

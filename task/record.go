@@ -184,6 +184,7 @@ type Record struct {
 	OpenEvents     []string  `json:"open_events,omitempty"` // of the attempt, which no later one can continue
 	Backoff        Backoff   `json:"backoff,omitzero"`
 	Deadline       time.Time `json:"deadline,omitzero"`
+	Tokens         int64     `json:"tokens,omitempty"` // of models, it and its children; 0 is no limit; executors count
 
 	Liveness Liveness `json:"liveness,omitzero"`
 

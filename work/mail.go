@@ -37,6 +37,9 @@ type Child struct {
 	Backoff task.Backoff
 	// Timeout sets a deadline for the whole child. Defaults to none.
 	Timeout time.Duration
+	// Tokens is how many tokens of models the child may use, at most its parent's.
+	// Defaults to the parent's.
+	Tokens int64
 	// Detach lets the child go on when its parent is canceled. Defaults to false.
 	Detach bool
 }

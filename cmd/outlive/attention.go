@@ -6,8 +6,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,46 +17,28 @@ import (
 	"github.com/outlive-dev/outlive/task"
 )
 
-// recent is how long a failure asks for attention.
-const recent = 7 * 24 * time.Hour
-
-// attention lists the tasks that somebody should look at: failed for good or with an
-// outcome nobody knows, lately and not retried, waiting for people, or served by
-// nobody.
+// attention lists the tasks that somebody should look at, after those that have not
+// ended told the truth.
 func (a *app) attention(ctx context.Context, f store.Filter) ([]row, error) {
-	limit, retried := f.Limit, map[task.ID]bool{}
-	var found []row
-	visit := func(recs []task.Record) (more bool, err error) {
-		recs, unverified := a.reconcile(ctx, recs)
-		for i := range recs {
-			if recs[i].RetryOf != "" {
-				retried[recs[i].RetryOf] = true // newest first: a retry comes before what it retries
-			}
-			w, err := a.facts(ctx, recs[i])
-			if err != nil {
-				return false, err
-			}
-			if n := needs(&w); n != "" && !retried[recs[i].ID] {
-				found = append(found, row{rec: recs[i], unverified: unverified[recs[i].ID], needs: n})
-			}
-		}
-		return len(recs) == 0 || time.Since(recs[len(recs)-1].CreatedAt) < recent, nil
-	}
-	f.States = unfinished()
-	if err := a.pages(ctx, f, func(recs []task.Record) (bool, error) {
-		_, err := visit(recs)
-		return true, err
+	unverified := map[task.ID]bool{}
+	all := f
+	all.States = unfinished()
+	if err := a.pages(ctx, all, func(recs []task.Record) (bool, error) {
+		_, left := a.reconcile(ctx, recs)
+		maps.Copy(unverified, left)
+		return true, nil
 	}); err != nil {
 		return nil, err
 	}
-	f.States = nil
-	if err := a.pages(ctx, f, func(recs []task.Record) (bool, error) {
-		return visit(slices.DeleteFunc(recs, func(r task.Record) bool { return !r.State.Terminal() }))
-	}); err != nil {
+	found, err := a.rt.NeedsAttention(ctx, f)
+	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(found, func(x, y row) int { return strings.Compare(string(y.rec.ID), string(x.rec.ID)) })
-	return found[:min(limit, len(found))], nil
+	list := make([]row, len(found))
+	for i := range found {
+		list[i] = row{rec: found[i].Task, unverified: unverified[found[i].Task.ID], needs: found[i].Needs}
+	}
+	return list, nil
 }
 
 // pages calls fn with one page of the list after another while it wants more.
@@ -74,30 +56,6 @@ func (a *app) pages(ctx context.Context, f store.Filter, fn func([]task.Record) 
 		}
 		f.Before = last
 	}
-}
-
-// needs says in a few words what a task needs from people, or nothing.
-func needs(f *facts) string {
-	r := &f.rec
-	switch {
-	case r.State == task.Failed && r.Failure.Code == task.CodePoison:
-		return "a fix, attempts used up"
-	case r.State == task.Failed && r.Failure.Outcome == task.OutcomeUnknown:
-		return "a check, outcome unknown"
-	case r.State.Terminal():
-		return ""
-	case r.Canceling() && f.holder == nil && f.now.Sub(r.CancelRequestedAt) > unserved:
-		return "cancel --force, nobody stops it"
-	case r.State == task.Waiting:
-		return tickets(r)
-	case r.State == task.Suspended:
-		return "a release"
-	case r.State == task.Pending && f.queue.Paused:
-		return "queue " + r.Queue + " to go on"
-	case r.State == task.Pending && !r.Canceling() && f.now.After(r.DueAt) && strings.HasSuffix(explain(*f).Summary, ", no worker"):
-		return "a worker for " + r.Executor
-	}
-	return ""
 }
 
 // stray is a command on this host whose task is not in the store.

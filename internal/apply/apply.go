@@ -167,6 +167,9 @@ func inherit(r *task.Record, parent task.Record) error {
 	if d := parent.Deadline; !d.IsZero() && (r.Deadline.IsZero() || r.Deadline.After(d)) {
 		r.Deadline = d
 	}
+	if t := parent.Tokens; t > 0 && (r.Tokens == 0 || r.Tokens > t) {
+		r.Tokens = t
+	}
 	if parent.MaxAttempts > 0 {
 		r.MaxAttempts = min(r.MaxAttempts, parent.MaxAttempts)
 	}
@@ -247,6 +250,25 @@ func missing(tx store.Tx, r *task.Record, effects []task.Effect) []store.Key {
 		return nil
 	}
 	return []store.Key{k}
+}
+
+// Cascaded stages the entry that says which children a cancel of their parent was
+// passed on to after it. One that has ended says no more: they say it themselves.
+func Cascaded(tx store.Tx, parent task.ID, kids []task.ID) error {
+	if len(kids) == 0 {
+		return nil
+	}
+	if need := undeclared(tx, Keys(parent)); len(need) > 0 {
+		return store.More(need...)
+	}
+	r, ok := tx.Task(parent)
+	if !ok || r.State.Terminal() {
+		return nil
+	}
+	if need := undeclared(tx, []store.Key{store.StreamKey(journal.StreamID(r.Stream()))}); len(need) > 0 {
+		return store.More(need...)
+	}
+	return appendEntry(tx, &r, task.Journal{Kind: journal.KindCascaded, Data: task.Cascaded{Children: kids}})
 }
 
 func appendEntry(tx store.Tx, r *task.Record, e task.Journal) error {

@@ -117,7 +117,7 @@ func begin(tx store.Tx, s *session.Session, c task.Create) (Outcome, error) {
 		Session: s.ID, Principal: c.Record.Principal, Tenant: c.Record.Tenant, OnLeaseLoss: c.Record.OnLeaseLoss,
 		ReadsInput: c.Record.ReadsInput, Recoverable: c.Record.Recoverable, Queue: c.Record.Queue, ConcurrencyKey: c.Record.ConcurrencyKey,
 		Priority: c.Record.Priority, MaxAttempts: c.Record.MaxAttempts, Backoff: c.Record.Backoff, Liveness: c.Record.Liveness,
-		Retention: c.Record.Retention, Notify: c.Record.Notify,
+		Retention: c.Record.Retention, Notify: c.Record.Notify, Tokens: c.Record.Tokens,
 	}
 	s.Active, s.Start, s.FirstSeq, s.Rollback, s.UpdatedAt = id, &start, first, false, tx.Now()
 	s.Turns++

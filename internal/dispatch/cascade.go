@@ -17,6 +17,77 @@ import (
 // cascadeBatch is how many children one transaction of a cascade looks at.
 const cascadeBatch = 100
 
+// Cancel states the intent to cancel a task and, in the same transaction, that to
+// cancel its first batch of followers; the task's journal says which. The timer has the
+// others.
+func (d *Dispatcher) Cancel(ctx context.Context, id task.ID, c task.RequestCancel) (rec task.Record, err error) {
+	kids, gone, _, err := d.followers(ctx, id, "")
+	if err != nil {
+		return rec, fmt.Errorf("cancel task %s: %w", id, err)
+	}
+	keys := append(apply.Keys(id), kids.keys...)
+	for _, kid := range kids.follow {
+		keys = append(keys, apply.Keys(kid)...)
+	}
+	var passed, stop []task.ID
+	err = d.st.Update(ctx, keys, func(tx store.Tx) error {
+		passed = passed[:0]
+		for _, kid := range kids.follow {
+			if r, ok := tx.Task(kid); ok && !r.State.Terminal() && !r.Canceling() {
+				passed = append(passed, kid)
+			}
+		}
+		c.Cascade = passed
+		out, err := apply.Step(tx, id, c)
+		if rec = out.Record; err != nil {
+			return err
+		}
+		stop, err = passOn(tx, passed, cascadeReason(id, rec.CancelReason), gone)
+		return err
+	})
+	if err != nil {
+		return rec, fmt.Errorf("cancel task %s: %w", id, err)
+	}
+	d.Tell(id)
+	d.passedOn(ctx, passed, stop)
+	return rec, nil
+}
+
+// passOn asks children for their ends and returns those that nobody runs, so that
+// somebody has to stop what lives outside.
+func passOn(tx store.Tx, kids []task.ID, reason string, gone map[task.ID]bool) (stop []task.ID, err error) {
+	for _, id := range kids {
+		out, err := apply.Step(tx, id, task.RequestCancel{Reason: reason, WorkerGone: gone[id]})
+		if _, more := store.AsMore(err); more {
+			return nil, err
+		}
+		if err == nil && out.Record.StopOnly() {
+			stop = append(stop, id)
+		}
+	}
+	return stop, nil
+}
+
+// passedOn lets children know what was asked of them.
+func (d *Dispatcher) passedOn(ctx context.Context, kids, stop []task.ID) {
+	for _, id := range kids {
+		d.Tell(id)
+	}
+	for _, id := range stop {
+		if _, err := d.Adopt(ctx, id); err != nil {
+			d.o.Log.Warn("stop child", "task", id, "err", err) // a worker will
+		}
+	}
+}
+
+func cascadeReason(parent task.ID, reason string) string {
+	text := "its parent " + string(parent) + " was canceled"
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
 // Cascade goes on now with the cancel of a task's children, if one is under way. Any
 // process may, at any time; what it leaves the next sweep does.
 func (d *Dispatcher) Cascade(ctx context.Context, parent task.ID) error {
@@ -47,15 +118,11 @@ func (d *Dispatcher) cascade(ctx context.Context, t store.Timer) error {
 		keys = append(keys, kids.keys...)
 		var stop []task.ID
 		if err := d.st.Update(ctx, keys, func(tx store.Tx) error {
-			stop = stop[:0]
-			for _, id := range kids.follow {
-				out, err := apply.Step(tx, id, task.RequestCancel{Reason: reason, WorkerGone: gone[id]})
-				if _, more := store.AsMore(err); more {
-					return err
-				}
-				if err == nil && out.Record.StopOnly() {
-					stop = append(stop, id)
-				}
+			if stop, err = passOn(tx, kids.follow, reason, gone); err != nil {
+				return err
+			}
+			if err := apply.Cascaded(tx, parent, kids.follow); err != nil {
+				return err
 			}
 			if last {
 				tx.DropTimer(store.TimerCascade, string(parent))
@@ -66,14 +133,7 @@ func (d *Dispatcher) cascade(ctx context.Context, t store.Timer) error {
 		}); err != nil {
 			return fmt.Errorf("cancel children of %s: %w", parent, err)
 		}
-		for _, id := range kids.follow {
-			d.Tell(id)
-		}
-		for _, id := range stop {
-			if _, err := d.Adopt(ctx, id); err != nil {
-				d.o.Log.Warn("stop child", "task", id, "err", err) // a worker will
-			}
-		}
+		d.passedOn(ctx, kids.follow, stop)
 		if last {
 			return nil
 		}
@@ -95,9 +155,9 @@ func (d *Dispatcher) followers(ctx context.Context, parent, after task.ID) (kids
 		if err != nil {
 			return err
 		}
-		reason = "its parent " + string(parent) + " was canceled"
-		if p.CancelReason != "" {
-			reason += ": " + p.CancelReason
+		reason = cascadeReason(parent, p.CancelReason)
+		if p.Children == 0 {
+			return nil
 		}
 		list, err := v.Children(parent, after, cascadeBatch)
 		if err != nil || len(list) == 0 {

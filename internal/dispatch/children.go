@@ -45,6 +45,9 @@ func (a *attempt) child(c work.Child) (rec task.Record, inv *store.Invocation, e
 	if c.Timeout < 0 {
 		return rec, nil, fault.Newf(fault.Invalid, "child: negative timeout %v", c.Timeout)
 	}
+	if c.Tokens < 0 {
+		return rec, nil, fault.Newf(fault.Invalid, "child: negative budget of %d tokens", c.Tokens)
+	}
 	now := time.Now()
 	if c.ID == "" {
 		var random [14]byte
@@ -55,7 +58,7 @@ func (a *attempt) child(c work.Child) (rec task.Record, inv *store.Invocation, e
 		ID: c.ID, Executor: c.Executor, Kind: ex.Kind, Name: c.Name, Description: c.Description, Spec: c.Input, Invocation: c.Invocation,
 		Parent: a.rec.ID, Principal: a.rec.Principal, Tenant: a.rec.Tenant, Labels: c.Labels, Bound: !c.Detach,
 		OnLeaseLoss: ex.OnLeaseLoss, ReadsInput: ex.ReadsInput, Recoverable: ex.Recoverable,
-		Queue: c.Queue, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff,
+		Queue: c.Queue, MaxAttempts: c.MaxAttempts, Backoff: c.Backoff, Tokens: c.Tokens,
 	}
 	if c.Timeout > 0 {
 		rec.Deadline = now.Add(c.Timeout)
