@@ -44,8 +44,9 @@ fmt: ## gofumpt must be in PATH; .ci/run says which version
 fuzz: ## every fuzz target of the pure packages; FUZZTIME=1m for longer
 	@.ci/fuzz
 
-shell-sweep: ## command backends at length: every failpoint 30 times, the race of exit and expiry 500 times, fuzzing 60 s
+shell-sweep: ## command backends at length: every failpoint 30 times, the race of exit and expiry 500 times, fuzzing 60 s, 1.4 GB of output
 	SHELLTEST_REPEAT=10 SHELL_SOAK=300 $(GO) test -timeout 60m -count=1 ./shell/...
+	cd cmd/outlive && BIG_OUTPUT=1400000000 $(GO) test -count=1 -v -run TestBigOutput .
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' shell | sed 's|:func | |' | while read -r file target; do \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime 60s -parallel 2 "./$${file%/*}" || exit 1; \
 	done

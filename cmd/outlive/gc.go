@@ -27,27 +27,34 @@ const (
 
 func (a *app) gcCommand() *cobra.Command {
 	var keep time.Duration
+	var budget string
 	var dry bool
 	cmd := &cobra.Command{
-		Use:   "gc [--keep D] [--dry-run]",
+		Use:   "gc [--keep D] [--budget SIZE] [--dry-run]",
 		Short: "Remove the files of commands that ended long ago",
 		Long: "Removes the files of commands whose end the store has and that ended longer ago than\n" +
 			"--keep, those of commands the store does not know after a day, and markers that are no\n" +
 			"longer needed. Tasks and their journal stay: logs then prints what the journal holds, the\n" +
-			"first MiB of output. A command that runs is never touched. It may be killed at any time.",
+			"first MiB of output. When what is left takes more than --budget, the oldest commands that\n" +
+			"ended lose their output behind the first MiB, too. A command that runs is never touched.\n" +
+			"It may be killed at any time.",
 		Args: words(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keep < 0 {
 				return usagef("--keep %v: want a duration such as 24h", keep)
+			}
+			most, err := text.ParseSize(budget)
+			if err != nil {
+				return usagef("--budget: %v", err)
 			}
 			ctx := a.interruptible(cmd.Context())
 			if err := a.open(ctx); err != nil {
 				return err
 			}
 			if dry {
-				return a.wouldCollect(ctx, keep)
+				return a.wouldCollect(ctx, keep, most)
 			}
-			rep, err := a.collect(ctx, keep)
+			rep, err := a.collect(ctx, keep, most)
 			if err != nil {
 				return err
 			}
@@ -55,12 +62,13 @@ func (a *app) gcCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&keep, "keep", keepFiles, "keep the files of a command for `D` after its end")
+	cmd.Flags().StringVar(&budget, "budget", "10g", "the `SIZE` that files of commands may take in all")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would go, remove nothing")
 	return cmd
 }
 
 // collect lets the backend remove what policy gives up.
-func (a *app) collect(ctx context.Context, keep time.Duration) (local.GCReport, error) {
+func (a *app) collect(ctx context.Context, keep time.Duration, budget int64) (local.GCReport, error) {
 	b, err := a.commands.Backend(&task.Record{})
 	if err != nil {
 		return local.GCReport{}, err
@@ -69,7 +77,7 @@ func (a *app) collect(ctx context.Context, keep time.Duration) (local.GCReport, 
 	if !ok {
 		return local.GCReport{}, fault.New(fault.Unsupported, "this backend keeps no files here")
 	}
-	return r.GC(ctx, func(id shell.RunID) local.Verdict { return a.policy(ctx, id, keep) }, 0)
+	return r.GC(ctx, func(id shell.RunID) local.Verdict { return a.policy(ctx, id, keep) }, budget)
 }
 
 // policy is what the store thinks of a run: its end was taken over long enough ago, or
@@ -86,7 +94,7 @@ func (a *app) policy(ctx context.Context, id shell.RunID, keep time.Duration) lo
 		keep = rec.Retention
 	}
 	if time.Since(rec.DoneAt) < keep {
-		return local.Needed
+		return local.Stored
 	}
 	return local.Taken
 }
@@ -98,12 +106,13 @@ func (a *app) tidy() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()
-	_, _ = a.collect(ctx, keepFiles) // gc says what is wrong
+	_, _ = a.collect(ctx, keepFiles, local.DefaultBudget) // gc says what is wrong
 }
 
 type gcView struct {
 	Removed    int   `json:"removed"`
 	Tombstones int   `json:"tombstones"`
+	Trimmed    int   `json:"trimmed"`
 	Freed      int64 `json:"freed_bytes"`
 	Kept       int   `json:"kept"`
 	Live       int   `json:"live"`
@@ -114,7 +123,7 @@ type gcView struct {
 
 func (a *app) printGC(rep local.GCReport) error {
 	v := gcView{
-		Removed: rep.Removed, Tombstones: rep.Tombstones, Freed: rep.Freed, Kept: rep.Runs - rep.Removed,
+		Removed: rep.Removed, Tombstones: rep.Tombstones, Trimmed: rep.Trimmed, Freed: rep.Freed, Kept: rep.Runs - rep.Removed,
 		Live: rep.Live, Bytes: rep.Bytes, Partial: rep.Partial,
 	}
 	return a.sayGC(v)
@@ -128,16 +137,19 @@ func (a *app) sayGC(v gcView) error {
 	if v.DryRun {
 		did = "would free"
 	}
-	text := fmt.Sprintf("%s %s: %d commands and %d markers\nkept  %s: %d commands, %d of them running\n",
+	said := fmt.Sprintf("%s %s: %d commands and %d markers\nkept  %s: %d commands, %d of them running\n",
 		did, text.Size(v.Freed), v.Removed, v.Tombstones, text.Size(v.Bytes), v.Kept, v.Live)
-	if v.Partial {
-		text += "it was interrupted; run it again for the rest\n"
+	if v.Trimmed > 0 {
+		said += fmt.Sprintf("of these %d lost output, to keep to the budget\n", v.Trimmed)
 	}
-	return a.print(a.out, "%s", text)
+	if v.Partial {
+		said += "it was interrupted; run it again for the rest\n"
+	}
+	return a.print(a.out, "%s", said)
 }
 
 // wouldCollect says what collect would remove.
-func (a *app) wouldCollect(ctx context.Context, keep time.Duration) error {
+func (a *app) wouldCollect(ctx context.Context, keep time.Duration, budget int64) error {
 	b, err := a.commands.Backend(&task.Record{})
 	if err != nil {
 		return err
@@ -174,6 +186,9 @@ func (a *app) wouldCollect(ctx context.Context, keep time.Duration) error {
 		}
 		v.Kept++
 		v.Bytes += bytes
+	}
+	if v.Bytes > budget {
+		a.note("that is more than %s: the oldest would lose output, too", text.Size(budget))
 	}
 	tombs, _ := filepath.Glob(filepath.Join(a.runsDir(), "*", "*.released"))
 	for _, p := range tombs {

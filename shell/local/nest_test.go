@@ -191,7 +191,7 @@ func TestGC(t *testing.T) {
 	}
 	now = now.Add(10 * 24 * time.Hour)
 	verdicts[taken] = Needed // its task may still try to start it
-	if rep = collect(1); rep.Tombstones != 1 || gone(needed) || gone(live) || !files.Exists(r.tomb(taken)) {
+	if rep = collect(1); rep.Tombstones != 2 || gone(needed) || gone(live) || !files.Exists(r.tomb(taken)) {
 		t.Errorf("GC later = %+v", rep)
 	}
 	if err := os.WriteFile(filepath.Join(liveReq.Dir, "go"), nil, 0o600); err != nil {

@@ -33,6 +33,9 @@ type Options struct {
 	Now func() time.Time
 }
 
+// DefaultBudget is how much disk runs may use before output of ended ones goes.
+const DefaultBudget = int64(10 << 30)
+
 // Verdict is what the store thinks of a run.
 type Verdict uint8
 
@@ -43,12 +46,17 @@ const (
 	Taken
 	// Stray means that the store does not know the run's task.
 	Stray
+	// Stored means that exit and output are stored, and that the run is kept for its
+	// readers: when space is short, its output is what goes.
+	Stored
 )
 
 // GCReport is what a collection did.
 type GCReport struct {
 	Runs, Live, Removed, Tombstones int
-	// Bytes is the space used by the runs that stay; Freed by those that went.
+	// Trimmed is how many of the runs that stay lost output.
+	Trimmed int
+	// Bytes is the space used by what stays; Freed by what went.
 	Bytes, Freed int64
 	// Partial means that ctx ended before all runs were seen.
 	Partial bool

@@ -101,36 +101,45 @@ func (r *Recoverable) reap() {
 func (r *Recoverable) List(ctx context.Context) ([]shell.RunID, error) {
 	r.reap()
 	var ids []shell.RunID
-	err := r.eachRun(ctx, func(id shell.RunID, _ string) { ids = append(ids, id) }, nil)
+	shards, err := r.shards()
+	for _, s := range shards {
+		if err == nil {
+			err = r.eachOf(ctx, s, func(id shell.RunID) { ids = append(ids, id) }, nil)
+		}
+	}
 	return ids, err
 }
 
-// eachRun calls run for every run directory and tomb for every tombstone.
-func (r *Recoverable) eachRun(ctx context.Context, run, tomb func(id shell.RunID, path string)) error {
-	shards, err := os.ReadDir(r.root)
+// shards returns the directories that hold runs.
+func (r *Recoverable) shards() (names []string, err error) {
+	entries, err := os.ReadDir(r.root)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	for _, e := range entries {
+		if len(e.Name()) == 2 && e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// eachOf calls run for every run of a shard and tomb for every tombstone.
+func (r *Recoverable) eachOf(ctx context.Context, shard string, run, tomb func(id shell.RunID)) error {
+	entries, err := os.ReadDir(filepath.Join(r.root, shard))
 	if err != nil {
 		return fmt.Errorf("list runs: %w", err)
 	}
-	for _, s := range shards {
-		if len(s.Name()) != 2 || !s.IsDir() {
-			continue
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		entries, err := os.ReadDir(filepath.Join(r.root, s.Name()))
-		if err != nil {
-			return fmt.Errorf("list runs: %w", err)
-		}
-		for _, e := range entries {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			path := filepath.Join(r.root, s.Name(), e.Name())
-			id := shell.RunID(e.Name())
-			switch {
-			case e.IsDir() && id.Valid() == nil:
-				run(id, path)
-			case tomb != nil && filepath.Ext(e.Name()) == tombSuffix:
-				tomb(id[:len(id)-len(tombSuffix)], path)
-			}
+		id := shell.RunID(e.Name())
+		switch {
+		case e.IsDir() && id.Valid() == nil:
+			run(id)
+		case tomb != nil && filepath.Ext(e.Name()) == tombSuffix:
+			tomb(id[:len(id)-len(tombSuffix)])
 		}
 	}
 	return nil

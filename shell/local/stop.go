@@ -7,8 +7,6 @@ package local
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -200,108 +198,4 @@ func (r *Recoverable) discard(dir string) error {
 		return err
 	}
 	return os.RemoveAll(to)
-}
-
-// GC removes what policy says is not needed: at once, runs whose end the store has;
-// after a while, or as soon as the runs that stay use more than budget bytes (0: no
-// limit), ended runs that the store does not know; and tombstones past their
-// retention. A live run and one that is needed always stay. When ctx ends it stops
-// early and says so.
-func (r *Recoverable) GC(ctx context.Context, policy func(shell.RunID) Verdict, budget int64) (GCReport, error) {
-	r.reap()
-	var rep GCReport
-	type tomb struct {
-		id   shell.RunID
-		path string
-	}
-	var tombs []tomb
-	var ids []shell.RunID
-	err := r.eachRun(ctx, func(id shell.RunID, _ string) { ids = append(ids, id) },
-		func(id shell.RunID, path string) { tombs = append(tombs, tomb{id, path}) })
-	// A caller with little time sees other runs each time.
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	for _, id := range ids {
-		if err != nil || ctx.Err() != nil {
-			break
-		}
-		err = r.collect(ctx, id, policy(id), budget, &rep)
-	}
-	now := r.opt.Now()
-	for _, t := range tombs {
-		var rec tombstone
-		if files.Read(t.path, &rec) == nil && now.Sub(rec.At) > r.opt.Retention && policy(t.id) != Needed {
-			if os.Remove(t.path) == nil {
-				rep.Tombstones++
-			}
-		}
-	}
-	if ctx.Err() == nil {
-		err = errors.Join(err, r.emptyTrash())
-	}
-	if ctx.Err() != nil {
-		rep.Partial = true
-		return rep, nil //nolint:nilerr // to stop early is what ctx is for
-	}
-	return rep, err
-}
-
-func (r *Recoverable) emptyTrash() error {
-	entries, err := os.ReadDir(filepath.Join(r.root, trashDir))
-	if files.NotThere(err) {
-		return nil
-	}
-	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(r.root, trashDir, e.Name())))
-	}
-	return err
-}
-
-func (r *Recoverable) collect(ctx context.Context, id shell.RunID, v Verdict, budget int64, rep *GCReport) error {
-	st, settle, err := r.probe(id)
-	if err != nil {
-		return err
-	}
-	rep.Runs++
-	dir := r.dir(id)
-	size := files.Use(dir)
-	age := r.opt.Now().Sub(r.endOf(dir, st))
-	drop := false
-	switch {
-	case st.Phase == shell.Live:
-		rep.Live++
-	case settle: // lost and not yet seen to
-	case v == Taken:
-		drop = true
-	case st.Phase == shell.NeverStarted, st.Phase == shell.UnknownRun: // or about to start: it has no lock yet
-		drop = v == Stray && age > r.opt.OrphanAge
-	case v == Stray:
-		drop = age > r.opt.OrphanAge || budget > 0 && rep.Bytes+size > budget
-	}
-	if !drop {
-		rep.Bytes += size
-		return nil
-	}
-	var o owner
-	_ = files.Read(filepath.Join(dir, nameOwner), &o)
-	err = r.remove(ctx, id, o.Fence)
-	if errors.Is(err, shell.ErrLive) {
-		rep.Live++
-		return nil
-	}
-	if err == nil {
-		rep.Removed++
-		rep.Freed += size
-	}
-	return err
-}
-
-func (r *Recoverable) endOf(dir string, st shell.State) time.Time {
-	if st.Exit != nil && !st.Exit.EndedAt.IsZero() {
-		return st.Exit.EndedAt
-	}
-	fi, err := os.Stat(dir)
-	if err != nil {
-		return r.opt.Now()
-	}
-	return fi.ModTime()
 }

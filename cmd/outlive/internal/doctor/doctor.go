@@ -16,6 +16,7 @@ import (
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/journal"
+	"github.com/outlive-dev/outlive/shell/local"
 	"github.com/outlive-dev/outlive/store"
 	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
@@ -200,7 +201,10 @@ func (s *Subject) checkRuns(ctx context.Context) []Check {
 		}
 		return nil
 	})
-	out := []Check{okf("runs", "%s, %s", s.Runs, text.Size(use))}
+	out := []Check{okf("runs", "%s, %s of %s", s.Runs, text.Size(use), text.Size(local.DefaultBudget))}
+	if use > local.DefaultBudget {
+		out[0] = warnf("runs", "outlive gc makes them fit, oldest output first", "%s, %s, which is more than %s", s.Runs, text.Size(use), text.Size(local.DefaultBudget))
+	}
 	if all > 0 {
 		out = append(out, warnf("runs", "outlive ps --orphans lists them, outlive gc removes those that ended a day ago",
 			"%d commands have no task in this store, %d of them run", all, live))

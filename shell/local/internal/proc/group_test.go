@@ -42,7 +42,7 @@ func TestGroupHasWhatLeftAllElse(t *testing.T) {
 	}
 	mine, other := begin("A=1"), begin(shell.Cookie+"=other-r1")
 	tree := Tree{Run: "this-r1", ByCookie: true, Cgroup: dir}
-	met, left := tree.Kill(func() { time.Sleep(time.Millisecond) })
+	met, left := tree.Kill(func() { <-time.After(time.Millisecond) })
 	if met != 1 || left != 0 {
 		t.Errorf("met %d, left %d, want 1 and 0", met, left)
 	}
@@ -53,7 +53,7 @@ func TestGroupHasWhatLeftAllElse(t *testing.T) {
 		t.Error("the other run's process is gone")
 	}
 	tree.Run = "other-r1" // now there is nobody to spare
-	if met, left = tree.Kill(func() { time.Sleep(time.Millisecond) }); met != 1 || left != 0 {
+	if met, left = tree.Kill(func() { <-time.After(time.Millisecond) }); met != 1 || left != 0 {
 		t.Errorf("met %d, left %d, want 1 and 0", met, left)
 	}
 	_ = other.Wait()

@@ -143,6 +143,37 @@ func Omitted(dir string) int64 {
 	return g.To - g.From
 }
 
+// DropTail drops what is kept of an ended run's output behind the first head bytes. What
+// reads it finds that it is omitted.
+func DropTail(dir string, head int64) error {
+	head = roundUp(head)
+	g, err := readGap(dir)
+	if err != nil {
+		return err
+	}
+	if path := filepath.Join(dir, nameOut); fileSize(path) > head {
+		if err := os.Truncate(path, head); err != nil {
+			return err
+		}
+	}
+	if g.Seg == 0 {
+		return nil
+	}
+	for off := g.To; ; off += g.SegSize {
+		suffix, _ := g.file(off)
+		err := os.Remove(filepath.Join(dir, nameOut+suffix))
+		if ierr := os.Remove(filepath.Join(dir, nameIndex+suffix)); err == nil && ierr != nil && !files.NotThere(ierr) {
+			err = ierr
+		}
+		if files.NotThere(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 func readGap(dir string) (g gap, err error) {
 	for range 100 {
 		var b []byte
