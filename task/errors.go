@@ -43,8 +43,20 @@ type FinishedError struct {
 	Record Record // the terminal record
 }
 
-// Error says in which state the task ended.
-func (e *FinishedError) Error() string { return fmt.Sprintf("the task has ended: %s", e.Record.State) }
+// Error says how the task ended: its state, and of a failure the code and the message.
+func (e *FinishedError) Error() string {
+	text := fmt.Sprintf("the task has ended: %s", e.Record.State)
+	f := e.Record.Failure
+	switch {
+	case f == nil:
+		return text
+	case f.Message == "":
+		return text + " (" + f.Code + ")"
+	case f.Code == string(e.Record.State):
+		return text + " (" + f.Message + ")"
+	}
+	return text + " (" + f.Code + ": " + f.Message + ")"
+}
 
 // Unwrap returns ErrFinished.
 func (e *FinishedError) Unwrap() error { return ErrFinished }
