@@ -28,7 +28,11 @@ func run(attempt func(ctx context.Context, a *work.Attempt) work.Result) {
 		fmt.Println(err)
 		return
 	}
-	defer rt.Stop(ctx)
+	defer func() {
+		if err := rt.Stop(ctx); err != nil {
+			fmt.Println(err)
+		}
+	}()
 	rec, err := rt.Submit(ctx, outlive.Spec{Executor: "example.v1"})
 	if err != nil {
 		fmt.Println(err)

@@ -135,7 +135,10 @@ func TestPersistCopiesAreIndependent(t *testing.T) {
 		if got := read(t, live.Chunks(t.Context())); len(got) != 1000 {
 			t.Errorf("the live reader got %d chunks", len(got))
 		}
-		for range live.Chunks(t.Context()) {
+		for _, err := range live.Chunks(t.Context()) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		if n := len(l.entries); n != 0 {
@@ -175,7 +178,9 @@ func TestPersistReadsOnDemand(t *testing.T) {
 		next, stop := iter.Pull2(live.Chunks(t.Context()))
 		defer stop()
 		for range 3 {
-			next()
+			if _, err, ok := next(); err != nil || !ok {
+				t.Errorf("a chunk: %v, %v", err, ok)
+			}
 		}
 		synctest.Wait()
 		if given != 3 {
@@ -278,7 +283,10 @@ func TestE27_IgnoredErrors(t *testing.T) {
 			tt.log(l)
 			tries := 0
 			deaf := func(ctx context.Context, w *stream.Writer, _ int, chunks iter.Seq2[string, error]) error {
-				for c := range chunks {
+				for c, err := range chunks {
+					if err != nil {
+						return err
+					}
 					tries++
 					inserted, err := w.Append(ctx, work.Part{ID: c})
 					if inserted || err == nil {

@@ -60,7 +60,10 @@ func TestE22_ReplayByAttempts(t *testing.T) {
 		executor(env, func(ctx context.Context, a *work.Attempt) work.Result {
 			persister := func(_ context.Context, w *stream.Writer, _ int, chunks iter.Seq2[string, error]) error {
 				free := context.WithoutCancel(ctx)
-				for c := range chunks {
+				for c, err := range chunks {
+					if err != nil {
+						return err
+					}
 					ok, err := w.Append(free, work.Part{ID: c, Data: []byte(c)})
 					if err != nil {
 						return err
