@@ -29,7 +29,7 @@ var layers = []layer{
 	{n: 3, what: "pure models", pkgs: []string{"foreground", "session"}},
 	{n: 4, what: "contracts", pkgs: []string{"store", "work", "shell", "turnloop"}},
 	{n: 4.5, what: "one command applied, many commands committed; helpers of drivers, engines and tests", pkgs: []string{
-		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog", "internal/pgtest",
+		"internal/apply", "internal/batch", "internal/alive", "internal/rowjson", "internal/rawlog", "internal/placement", "internal/pgtest",
 		"shell/internal/keep",
 	}},
 	{n: 5, what: "drivers, backends and their suites", pkgs: []string{

@@ -4,6 +4,7 @@
 package local
 
 import (
+	"os"
 	"time"
 
 	"github.com/outlive-dev/outlive/shell"
@@ -15,11 +16,19 @@ import (
 // lever.
 const FailpointEnv = failpoint.Env
 
+// DetachEnv names the way to detach when [Options] do not.
+const DetachEnv = "OUTLIVE_DETACH"
+
 // Options of a backend. A nil *Options means the defaults.
 type Options struct {
 	// Exe is the program executed again as supervisor; it must call [Main] first
 	// thing. Defaults to the running program.
 	Exe string
+	// Detach is how a supervisor is kept apart from the service that its starter may
+	// belong to: "auto", "session" or "scope". Defaults to what DetachEnv says, else auto:
+	// a scope of systemd's where the service's restart would end it, and systemd can be
+	// asked.
+	Detach string
 	// Poll is how often records are looked at while waiting, beside being told.
 	// Defaults to 250 ms.
 	Poll time.Duration
@@ -66,6 +75,9 @@ func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
+	}
+	if v.Detach == "" {
+		v.Detach = os.Getenv(DetachEnv)
 	}
 	if v.Poll <= 0 {
 		v.Poll = 250 * time.Millisecond

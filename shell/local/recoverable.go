@@ -12,12 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/outlive-dev/outlive/fault"
+	"github.com/outlive-dev/outlive/internal/placement"
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/shell/local/internal/failpoint"
 	"github.com/outlive-dev/outlive/shell/local/internal/files"
@@ -33,6 +33,9 @@ type Recoverable struct {
 	opt  Options
 	exe  string
 	hub  *hub
+	// place decides, once, where supervisors live.
+	place         func() (placement.Decision, error)
+	scopePatience time.Duration
 
 	mu       sync.Mutex
 	closed   bool
@@ -48,12 +51,19 @@ func Open(dir string, o *Options) (*Recoverable, error) {
 		return nil, err
 	}
 	opt := o.withDefaults()
+	mode, err := placement.ParseMode(opt.Detach)
+	if err != nil {
+		return nil, fmt.Errorf("open runs: %w", err)
+	}
 	exe := opt.Exe
 	if exe == "" {
 		exe = self
 	}
 	return &Recoverable{
-		root: root, opt: opt, exe: exe, hub: newHub(opt.Poll),
+		root: root, opt: opt, exe: exe, hub: newHub(opt.Poll), scopePatience: scopePatience,
+		place: sync.OnceValues(func() (placement.Decision, error) {
+			return placement.Decide(mode, placement.Look(context.Background(), mode == placement.Scope)) //nolint:forbidigo // once for all, and bounded
+		}),
 		holds: map[shell.RunID]*os.File{}, children: map[int]struct{}{},
 	}, nil
 }
@@ -365,11 +375,7 @@ func (r *Recoverable) fork(dir string, id shell.RunID, req shell.Request, lock *
 	if v := os.Getenv(failpoint.Env); v != "" {
 		env = append(env, failpoint.Env+"="+v)
 	}
-	pid, err := syscall.ForkExec(r.exe, []string{"outlive", argShim, dir}, &syscall.ProcAttr{
-		Dir: "/", Env: env,
-		Files: []uintptr{null.Fd(), null.Fd(), log.Fd(), lock.Fd(), load.Fd(), stdin.Fd(), hold.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
+	pid, err := r.spawn(dir, env, []*os.File{null, null, log, lock, load, stdin, hold})
 	if err != nil {
 		r.takeHold(id).close()
 		return fmt.Errorf("start supervisor: %w", err)

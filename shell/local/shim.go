@@ -80,7 +80,7 @@ type shim struct {
 //  4. It writes "started" and opens the gate: the clock starts.
 //  5. It copies output, waits, and obeys stops.
 //  6. It writes the exit record and ends, which frees the lock.
-func shimMain(dir string) int {
+func shimMain(dir string, scope bool) int {
 	runtime.LockOSThread()
 	debug.SetGCPercent(25)
 	for fd := shimLock; fd <= shimHold; fd++ {
@@ -88,6 +88,9 @@ func shimMain(dir string) int {
 			fmt.Fprintln(os.Stderr, "outlive: this is an internal command")
 			return 2
 		}
+	}
+	if scope {
+		sayBegun()
 	}
 	closeInherited()
 	failpoint.Hit(failpoint.Entry)

@@ -44,7 +44,7 @@ func Main(args []string) (handled bool) {
 	}
 	switch args[1] {
 	case argShim:
-		os.Exit(shimMain(args[2])) //nolint:forbidigo // this process is the supervisor
+		os.Exit(shimMain(args[2], len(args) > 3 && args[3] == argScope)) //nolint:forbidigo // this process is the supervisor
 	case argStage2:
 		os.Exit(stage2Main(args[2], strings.Join(args[3:], ""))) //nolint:forbidigo // this process becomes the command
 	default:

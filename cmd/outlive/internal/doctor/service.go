@@ -5,58 +5,40 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"strings"
-	"time"
+
+	"github.com/outlive-dev/outlive/internal/placement"
+	"github.com/outlive-dev/outlive/shell/local"
 )
 
-// Service warns when a service manager would kill commands with the service.
+// Service warns when a service manager would end commands with the service that starts
+// them.
 func Service() Check {
-	unit := serviceUnit()
-	if unit == "" {
-		return okf("service", "commands do not belong to a service")
+	mode, err := placement.ParseMode(os.Getenv(local.DetachEnv))
+	if err != nil {
+		return Failed("service", err)
 	}
-	mode, err := killMode(unit)
-	const hint = "set KillMode=process in the unit, or start commands from outside of it"
+	return service(mode, placement.Look(context.Background(), mode == placement.Scope)) // bounded by itself
+}
+
+func service(mode placement.Mode, f placement.Facts) Check {
+	d, err := placement.Decide(mode, f)
 	switch {
 	case err != nil:
-		return warnf("service", hint, "runs inside %s, whose KillMode is not known: %v", unit, err)
-	case mode == "control-group" || mode == "mixed":
-		return warnf("service", hint, "runs inside %s with KillMode=%s: its restart kills the commands started here", unit, mode)
+		return Failed("service", err)
+	case d.Warning != "":
+		return warnf("service", "set KillMode=process in the unit, or OUTLIVE_DETACH=scope where systemd can be asked", "%s", d.Warning)
+	case d.Prefix != nil:
+		return okf("service", "commands get a scope of their own: they survive a restart of %s", orThis(f.Service))
+	case f.Service != "":
+		return okf("service", "runs inside %s with KillMode %s: commands survive its restart", f.Service, f.KillMode)
 	}
-	return okf("service", "runs inside %s with KillMode=%s: commands survive its restart", unit, mode)
+	return okf("service", "commands do not belong to a service")
 }
 
-// unitOf finds the service in the lines of /proc/self/cgroup.
-func unitOf(cgroups string) string {
-	for line := range strings.Lines(cgroups) {
-		_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
-		last := path[strings.LastIndexByte(path, '/')+1:]
-		if strings.HasSuffix(last, ".service") && !strings.HasPrefix(last, "user@") {
-			return last
-		}
+func orThis(unit string) string {
+	if unit == "" {
+		return "whatever starts them"
 	}
-	return ""
-}
-
-// serviceUnit is the system service this process belongs to, or "".
-func serviceUnit() string {
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return ""
-	}
-	return unitOf(string(b))
-}
-
-// killMode asks systemd what it does to a unit's processes.
-func killMode(unit string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=KillMode", "--value", unit).Output()
-	if err != nil {
-		return "", fmt.Errorf("ask systemctl: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
+	return unit
 }

@@ -3,21 +3,28 @@
 
 package doctor
 
-import "testing"
+import (
+	"strings"
+	"testing"
 
-func TestUnitOf(t *testing.T) {
+	"github.com/outlive-dev/outlive/internal/placement"
+)
+
+func TestService(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
-		"0::/system.slice/web.service\n":                                                          "web.service",
-		"0::/user.slice/user-1000.slice/session-3.scope\n":                                        "",
-		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/ci.service\n":                 "ci.service",
-		"0::/user.slice/user-1000.slice/user@1000.service/init.scope\n":                           "",
-		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-u7.scope\n":               "",
-		"12:pids:/system.slice/web.service\n1:name=systemd:/system.slice/web.service\n0::/init\n": "web.service",
-		"0::/\n": "",
+	for _, tt := range []struct {
+		mode         placement.Mode
+		facts        placement.Facts
+		status, text string
+	}{
+		{placement.Auto, placement.Facts{}, OK, "do not belong to a service"},
+		{placement.Auto, placement.Facts{Service: "a.service", KillMode: "process"}, OK, "survive its restart"},
+		{placement.Auto, placement.Facts{Service: "a.service", KillMode: "mixed"}, Warn, "its restart kills"},
+		{placement.Auto, placement.Facts{Service: "a.service", KillMode: "mixed", Manager: true, Run: "x"}, OK, "a scope of their own"},
+		{placement.Scope, placement.Facts{}, Fail, "systemd cannot be asked"},
 	} {
-		if got := unitOf(text); got != want {
-			t.Errorf("unitOf(%q) = %q, want %q", text, got, want)
+		if c := service(tt.mode, tt.facts); c.Status != tt.status || !strings.Contains(c.Text, tt.text) {
+			t.Errorf("%s, %+v: %+v, want %s and %q", tt.mode, tt.facts, c, tt.status, tt.text)
 		}
 	}
 }
