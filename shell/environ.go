@@ -10,8 +10,8 @@ import (
 
 // CleanEnviron is what a command gets when it is given no environment: of environ the
 // few variables that programs need and no secret is in, and what keeps tools from
-// prompting and paging.
-func CleanEnviron(environ []string) []string {
+// prompting and paging unless somebody is there at a terminal to answer.
+func CleanEnviron(environ []string, tty bool) []string {
 	allowed := []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG",
 		"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
@@ -22,6 +22,9 @@ func CleanEnviron(environ []string) []string {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains(allowed, name) || strings.HasPrefix(name, "LC_") {
 			out = append(out, kv)
 		}
+	}
+	if tty {
+		return out
 	}
 	return append(out,
 		"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GH_PAGER=cat", "GIT_TERMINAL_PROMPT=0",

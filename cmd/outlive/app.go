@@ -77,6 +77,7 @@ type app struct {
 	rt       *outlive.Runtime
 	commands *command.Commands
 	group    *lifecycle.Group // helpers of a command; they end with its context or the process
+	far      *far             // the host that was reached for a command; nil for none
 	leaving  bool             // the store failed: end like a process that was killed
 
 	interrupted atomic.Int32 // the signal that ended a command early
@@ -199,7 +200,7 @@ func (a *app) open(ctx context.Context) error {
 	}
 	a.commands = command.New(command.Options{
 		Dir:  path + ".runs",
-		Open: openBackend,
+		Open: a.openBackend,
 	})
 	a.rt = outlive.New(st, &outlive.Options{Passive: true, Log: log})
 	a.rt.Register(a.commands.Executor())

@@ -83,11 +83,18 @@ func (a *app) retry(ctx context.Context, old task.Record) error {
 	id, loan := outlive.NewID("sh"), &command.Loan{}
 	spec, ok := specOf(&old)
 	if ok {
-		if spec.Environ {
-			loan.Environ = host.Overlay(os.Environ(), nil)
-		}
 		if command.IsURL(old.Place.Dir) {
 			loan.Backend = old.Place.Dir
+		}
+		var err error
+		if a.far, err = reach(ctx, loan.Backend); err != nil {
+			return err
+		}
+		switch {
+		case spec.Environ && a.far != nil:
+			loan.Environ = a.far.environ(spec.TTY != nil, nil)
+		case spec.Environ:
+			loan.Environ = host.Overlay(os.Environ(), nil)
 		}
 		spec.StdinOpen = false // nobody is there to feed it
 		a.commands.Lend(id, loan)

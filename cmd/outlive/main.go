@@ -8,13 +8,13 @@ package main
 import (
 	"os"
 
-	"github.com/outlive-dev/outlive/shell/local"
+	"github.com/outlive-dev/outlive/shell/ssh"
 )
 
 func main() {
-	// The binary is also the supervisor of the commands it starts: that comes before
-	// anything else.
-	if local.Main(os.Args) {
+	// The binary is also the supervisor of the commands it starts, and what serves them
+	// on hosts that it is placed on: that comes before anything else.
+	if ssh.Main(os.Args, nil) {
 		return
 	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

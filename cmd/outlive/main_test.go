@@ -23,13 +23,16 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/outlive-dev/outlive/shell/local"
+	"github.com/outlive-dev/outlive/shell/ssh"
 )
 
 // The test binary is also the command line, and so the supervisor of what that starts.
 func TestMain(m *testing.M) {
-	if local.Main(os.Args) {
+	if ssh.Main(os.Args, nil) {
 		return
+	}
+	if os.Getenv(sftpServer) != "" {
+		os.Exit(serveFiles())
 	}
 	if filepath.Base(os.Args[0]) != "outlive" {
 		flag.Parse()

@@ -65,9 +65,13 @@ func (a *app) runCommand() *cobra.Command {
 			"With --tty the command has a terminal of its own and gets every key, Ctrl-C too; Ctrl-P\n" +
 			"Ctrl-Q leaves it, outlive attach comes back. When it ends, what it left in the background\n" +
 			"is hung up, as by any terminal that closes.\n\n" +
+			"With --backend ssh://HOST it runs on that host, in the URL's directory (default: the home\n" +
+			"there) and with the host's environment and umask; --cwd and --env add to those. The key of\n" +
+			"the host must be known, keys are those of the agent and of ~/.ssh; the URL may name files:\n" +
+			"?identity=FILE&known_hosts=FILE, and &exe=FILE, this program built for that host.\n\n" +
 			"With --session it is a turn of a conversation: it waits, here, until the turn before it\n" +
 			"has ended, and does not start if it is interrupted meanwhile.",
-		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'",
+		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'\n  outlive run --backend ssh://build@ci/srv/app -- make test",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.ownErrors(a.runTask(cmd, f, args))
 		},
@@ -83,7 +87,7 @@ func (a *app) runCommand() *cobra.Command {
 	fs.StringArrayVar(&f.labels, "label", nil, "a label, `K=V`, may be repeated")
 	fs.StringVar(&f.cwd, "cwd", "", "run in `DIR` (default: this directory)")
 	fs.StringArrayVar(&f.env, "env", nil, "add `K=V` to the environment, may be repeated; it is not stored")
-	fs.StringVar(&f.backend, "backend", "", "`URL` of the backend to run on, such as an outlive sandboxd (default: this machine)")
+	fs.StringVar(&f.backend, "backend", "", "`URL` to run it at: ssh://[USER@]HOST[:PORT][/DIR], or that of an outlive sandboxd (default: this machine)")
 	fs.BoolVar(&f.cleanEnv, "clean-env", false, "pass a small list of variables instead of this environment")
 	fs.StringVar(&f.name, "name", "", "a `NAME` that is unique among unfinished tasks")
 	fs.BoolVar(&f.keepLeftovers, "keep-leftovers", false, "leave processes alone that the command left behind")
@@ -122,14 +126,17 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkBackend(f.backend); err != nil {
-		return err
-	}
 	busy, err := busyPolicy(f.busy)
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
+	if a.far, err = reach(ctx, f.backend); err != nil {
+		return err
+	}
+	if a.far != nil {
+		spec.Dir = a.far.dir(f.cwd)
+	}
 	if err := a.open(ctx); err != nil {
 		return err
 	}
@@ -144,10 +151,13 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	}
 	loan := &command.Loan{Attached: !f.detached, Backend: f.backend}
 	switch { // values travel by pipe and are stored nowhere
+	case a.far != nil && !f.tty && len(f.env) == 0: // the host's own
+	case a.far != nil:
+		spec.Environ, loan.Environ = true, a.far.environ(f.tty, f.env)
 	case !f.cleanEnv:
 		spec.Environ, loan.Environ = true, host.Overlay(os.Environ(), f.env)
 	case len(f.env) > 0:
-		spec.Environ, loan.Environ = true, host.Overlay(host.CleanEnviron(os.Environ(), f.tty), f.env)
+		spec.Environ, loan.Environ = true, host.Overlay(shell.CleanEnviron(os.Environ(), f.tty), f.env)
 	}
 	id := outlive.NewID("sh")
 	s := outlive.Spec{
@@ -201,16 +211,17 @@ func (a *app) commandSpec(cmd *cobra.Command, f *runFlags, args []string) (comma
 	if err := checkOnSignal(f.onSignal); err != nil {
 		return spec, nil, err
 	}
-	dir, err := directory(f.cwd)
-	if err != nil {
-		return spec, nil, err
+	var err error
+	if !strings.HasPrefix(f.backend, schemeSSH) { // there, directory and umask are the host's
+		if spec.Dir, err = directory(f.cwd); err != nil {
+			return spec, nil, err
+		}
+		if spec.Umask, err = host.Umask(); err != nil {
+			return spec, nil, err
+		}
 	}
-	spec.Dir = dir
 	if f.keepLeftovers {
 		spec.Leftovers = shell.KeepLeftovers
-	}
-	if spec.Umask, err = host.Umask(); err != nil {
-		return spec, nil, err
 	}
 	spec.Split = !f.detached && !f.tty && !a.json && !host.SameFile(a.out, a.err)
 	if f.tty {
@@ -382,7 +393,7 @@ func (a *app) earlyEnd(ctx context.Context, id task.ID) (task.Record, error) {
 // hopeless reports whether a task's command is not there to be executed.
 func hopeless(r *task.Record) bool {
 	s, ok := specOf(r)
-	if !ok || len(s.Argv) == 0 {
+	if !ok || len(s.Argv) == 0 || command.IsURL(r.Place.Dir) { // what is there only the backend knows
 		return false
 	}
 	name := s.Argv[0]

@@ -23,7 +23,6 @@ import (
 	"github.com/outlive-dev/outlive/shell"
 	"github.com/outlive-dev/outlive/shell/local"
 	"github.com/outlive-dev/outlive/shell/remote"
-	"github.com/outlive-dev/outlive/tool/command"
 )
 
 const (
@@ -194,24 +193,4 @@ func certNames(pair tls.Certificate) []string {
 		names = append(names, ip.String())
 	}
 	return names
-}
-
-// openBackend opens a backend by its runs directory, or its URL.
-func openBackend(place string) (shell.Recoverable, error) {
-	if command.IsURL(place) {
-		return remote.Dial(place, nil)
-	}
-	return local.Open(place, nil)
-}
-
-// checkBackend refuses what is no backend's URL, before a task is made.
-func checkBackend(url string) error {
-	if url == "" {
-		return nil
-	}
-	b, err := remote.Dial(url, nil)
-	if err != nil {
-		return err
-	}
-	return b.Close()
 }

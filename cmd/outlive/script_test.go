@@ -22,6 +22,7 @@ import (
 //	until REGEXP CMD ARG.. run it again and again until its stdout matches
 //	lastline REGEXP        the last line of the last stderr
 //	lines N                the number of lines of the last stdout
+//	sshd                   start a host to log in to: see scriptSSHD
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -47,6 +48,7 @@ func TestScript(t *testing.T) {
 			"until":    scriptUntil,
 			"lastline": scriptLastLine,
 			"lines":    scriptLines,
+			"sshd":     scriptSSHD,
 		},
 	})
 }

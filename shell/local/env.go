@@ -25,40 +25,11 @@ const terminalType = "xterm-256color"
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// inherited are the variables that a command gets from its starter when no Environ
-// is given.
-func inherited(name string) bool {
-	switch name {
-	case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG":
-		return true
-	}
-	switch strings.ToLower(name) {
-	case "http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy":
-		return true
-	}
-	return strings.HasPrefix(name, "LC_")
-}
-
-// unattended makes common tools neither prompt nor page.
-func unattended() []string {
-	return []string{
-		"TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "GH_PAGER=cat", "GIT_TERMINAL_PROMPT=0",
-		"GCM_INTERACTIVE=0", "GH_PROMPT_DISABLED=1", "DEBIAN_FRONTEND=noninteractive", "SSH_ASKPASS_REQUIRE=never",
-	}
-}
-
 // environment returns the environment of the command.
 func environment(id shell.RunID, r shell.Request) []string {
 	base := r.Environ
 	if base == nil {
-		for _, kv := range os.Environ() {
-			if name, _, _ := strings.Cut(kv, "="); inherited(name) {
-				base = append(base, kv)
-			}
-		}
-		if r.TTY == nil {
-			base = append(base, unattended()...)
-		}
+		base = shell.CleanEnviron(os.Environ(), r.TTY != nil)
 	}
 	set := maps.Clone(r.Env)
 	if set == nil {

@@ -143,7 +143,6 @@ func TestBadInput(t *testing.T) {
 		{"limit that is text", "/a-r1", `{"command":"true","timeout_ms":"5",` + in + `}`, 400, nil},
 		{"NUL", "/a-r1", `{"command":"true\u0000",` + in + `}`, 400, nil},
 		{"no command", "/a-r1", `{` + in + `}`, 400, nil},
-		{"terminal", "/a-r1", `{"command":"true","tty":{"cols":80,"rows":25},` + in + `}`, 501, nil},
 		{"bad umask", "/a-r1", `{"command":"true","umask":4096,` + in + `}`, 400, nil},
 		{"bad id", "/A_r1", `{"command":"true",` + in + `}`, 400, nil},
 		{"id that is a path", "/..%2f..%2fx", `{"command":"true",` + in + `}`, 400, nil},

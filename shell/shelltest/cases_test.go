@@ -63,7 +63,7 @@ func TestCasesPage(t *testing.T) {
 	for _, name := range Names() {
 		check(name, name[strings.LastIndex(name, "/")+1:])
 	}
-	for _, pkg := range []string{"shell", "shell/local", "shell/remote"} {
+	for _, pkg := range []string{"shell", "shell/local", "shell/remote", "shell/ssh"} {
 		for _, name := range testsOf(t, filepath.Join(root, pkg)) {
 			check(pkg+"."+name, strings.TrimPrefix(name, "Test"))
 		}

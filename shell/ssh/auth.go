@@ -41,8 +41,11 @@ func (k *keyring) signers() ([]ssh.Signer, error) {
 	if k.o.Identity != "" {
 		s, err := k.file(k.o.Identity, held)
 		if err != nil {
-			return nil, fault.Newf(fault.Forbidden, "ssh: identity %s: %v", k.o.Identity, err).
-				WithHint("A key with a passphrase must be in the agent: ssh-add " + k.o.Identity)
+			f := fault.Newf(fault.Forbidden, "ssh: identity %s: %v", k.o.Identity, err)
+			if errors.Is(err, errLocked) {
+				f = f.WithHint("Nobody is asked for it: give the key to the agent, ssh-add " + k.o.Identity)
+			}
+			return nil, f
 		}
 		return []ssh.Signer{s}, nil
 	}
@@ -109,8 +112,10 @@ func (k *keyring) file(path string, held []ssh.Signer) (ssh.Signer, error) {
 			return h, nil
 		}
 	}
-	return nil, errors.New("it has a passphrase")
+	return nil, errLocked
 }
+
+var errLocked = errors.New("it has a passphrase")
 
 func same(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
 

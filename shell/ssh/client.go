@@ -63,7 +63,8 @@ type attempt struct {
 type Host struct {
 	// Dir is the directory of the URL, or the user's home there.
 	Dir string
-	// Environ is the host's own environment, without what a command does not get.
+	// Environ is what a command gets there of the host's own environment, see
+	// [shell.CleanEnviron].
 	Environ []string
 }
 

@@ -97,7 +97,7 @@ func answerer(ctx context.Context) (*net.UnixConn, hello) {
 	if err != nil {
 		return fail(err)
 	}
-	h.SHA256, h.Environ = sum, shell.CleanEnviron(os.Environ())
+	h.SHA256, h.Environ = sum, shell.CleanEnviron(os.Environ(), true)
 	if h.Home, err = os.UserHomeDir(); err != nil {
 		h.Home = "/"
 	}

@@ -440,7 +440,7 @@ func headerOf(r shell.Request) (string, error) {
 	for _, a := range r.Argv {
 		line("arg", escape(a))
 	}
-	environ := shell.CleanEnviron(nil)
+	environ := shell.CleanEnviron(nil, false)
 	if r.Environ != nil {
 		environ = r.Environ
 		line("whole")
