@@ -106,7 +106,11 @@ func race(t *testing.T, o outlive.Options, play func(r *round)) {
 	env := outlivetest.New(t, &outlivetest.Options{Runtime: o, Store: raceStore(t)})
 	executors(env)
 	env.Runtime()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	patience := time.Minute
+	if *driver == "sqlite" { // each commit is a flush of a disk that others may use, too
+		patience = 5 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wg sync.WaitGroup
 	places := make(chan struct{}, atOnce)
