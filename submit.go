@@ -44,6 +44,10 @@ type Spec struct {
 	Labels map[string]string
 	// Parent makes this a child task. Defaults to none.
 	Parent task.ID
+	// Bound has a cancel of the parent cancel it, for as long as it runs: also when nobody
+	// waits for it any more, and whatever becomes of the process that made it. Without a
+	// parent it says nothing. Defaults to false: a child goes on when it was let go.
+	Bound bool
 	// Session makes this a turn of a session, which first use creates. While a task of
 	// the session has not ended, Busy says what becomes of it, and the task returned is
 	// that one. Defaults to none.
@@ -120,7 +124,7 @@ func (rt *Runtime) launch(ctx context.Context, s Spec) (dispatch.Launched, error
 	now := time.Now()
 	rec := task.Record{
 		ID: s.ID, Executor: s.Executor, Kind: ex.Kind, Name: s.Name, Description: s.Description, Spec: s.Input,
-		Invocation: s.Invocation, Parent: s.Parent, RetryOf: s.retryOf, Principal: s.Principal, Tenant: s.Tenant, Labels: s.Labels,
+		Invocation: s.Invocation, Parent: s.Parent, Bound: s.Bound && s.Parent != "", RetryOf: s.retryOf, Principal: s.Principal, Tenant: s.Tenant, Labels: s.Labels,
 		Owner: task.OwnerManager, OnLeaseLoss: ex.OnLeaseLoss, ReadsInput: ex.ReadsInput, Recoverable: ex.Recoverable,
 		Publication: s.publication, Queue: s.Queue, ConcurrencyKey: s.ConcurrencyKey, Priority: s.Priority,
 		MaxAttempts: s.MaxAttempts, Backoff: s.Backoff, Liveness: s.Liveness, Retention: s.Retention,

@@ -4,9 +4,12 @@
 package bash_test
 
 import (
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/outlivetest"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool"
@@ -64,6 +67,40 @@ func TestCommandsOutliveAStop(t *testing.T) {
 		want(t, b.Call("task_output", tool.Caller{}, bench.Args("task_id", id, "timeout", 600)), "succeeded", "away")
 		if _, starts := f.Request(); starts != 1 || time.Since(began) > 60*time.Second {
 			t.Errorf("%d starts, after %v", starts, time.Since(began))
+		}
+	})
+}
+
+// Given a process that is killed after a command went to the background, and a parent that
+// is canceled when the next one is there: the command that its timer moved is stopped, and
+// the one that was sent there on purpose goes on.
+func TestB36_AfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := bench.Scripted(t, &bench.Fake{}, bench.Options{Register: func(e *outlivetest.Env) {
+			e.Script("agent.v1", outlivetest.Await("over"))
+		}})
+		parent := b.Env.Submit(outlive.Spec{Executor: "agent.v1"}).ID
+		away := b.Call("bash", tool.Caller{Parent: parent}, `{"command": "600s away", "run_in_background": true}`).Task
+		moved := b.Call("bash", tool.Caller{Parent: parent}, `{"command": "600s moved", "timeout": 1}`).Task
+		alone := b.Bash(`{"command": "600s alone", "timeout": 1}`).Task
+		b.Env.Crash(outlivetest.Main)
+		b.Env.Reopen(outlivetest.Main)
+		rt := b.Env.Runtime()
+		if _, err := rt.Cancel(t.Context(), parent, &outlive.CancelOptions{Reason: "enough"}); err != nil {
+			t.Fatal(err)
+		}
+		end, err := rt.Wait(t.Context(), moved, outlive.Terminal)
+		if err != nil || end.State != task.Canceled || !strings.Contains(end.CancelReason, "parent "+string(parent)+" was canceled: enough") {
+			t.Errorf("the command that the timer moved: %s, %v", outlivetest.Line(end), err)
+		}
+		for _, id := range []task.ID{away, alone} {
+			if r := b.Env.Get(id); r.Canceling() || r.State.Terminal() {
+				t.Errorf("a command that goes on: %s", outlivetest.Line(r))
+			}
+			if end, err := rt.Wait(t.Context(), id, outlive.Terminal); err != nil || end.State != task.Completed {
+				t.Errorf("a command that goes on ended %s, %v", outlivetest.Line(end), err)
+			}
 		}
 	})
 }

@@ -23,6 +23,7 @@ import (
 
 // watch runs a command in the foreground.
 func (b *bash) watch(ctx context.Context, p plan, s outlive.Spec) (tool.Result, error) {
+	s.Bound = true // what its timer sends to the background was not let go on purpose
 	w, err := b.o.Runtime.Watch(ctx, s, foreground.Policy{DetachAfter: p.wait, OnGone: b.o.OnGone})
 	if err != nil {
 		return b.notCreated(p, err)
@@ -47,8 +48,7 @@ func (b *bash) watch(ctx context.Context, p plan, s outlive.Spec) (tool.Result, 
 		made := w.Task()
 		return b.broken(&made, p, err), err
 	case out.Detached:
-		// stop is not called: as long as the parent lives it may be canceled, and then
-		// the command does not stay behind.
+		stop() // it is bound to its parent, whose end is no business of this process
 		return b.moved(ctx, p, rec), nil
 	}
 	stop()
