@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,6 +36,7 @@ func TestConformance(t *testing.T) {
 			Peer:           func(t *testing.T) shell.Recoverable { return openDir(t, r.Dir()) },
 			Supervisor:     func(t *testing.T, id shell.RunID) int { return shimPid(t, r, id) },
 			StartElsewhere: startElsewhere(r.Dir()),
+			StartUnder:     startUnder(r.Dir()),
 		}
 	}})
 }
@@ -43,6 +45,25 @@ func TestEveryFailpointIsTested(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(Failpoints(), shelltest.Failpoints()); diff != "" {
 		t.Errorf("failpoints (-there are +tested):\n%s", diff)
+	}
+}
+
+// startUnder starts a run from the helper's process, executed by another program.
+func startUnder(runs string) func(*testing.T, []string, shell.RunID, shell.Fence, shell.Request) string {
+	return func(t *testing.T, wrap []string, id shell.RunID, _ shell.Fence, req shell.Request) string {
+		t.Helper()
+		in, err := json.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		argv := append(slices.Clone(wrap), supervisorExe, "start-request", runs, string(id), "", "")
+		c := exec.Command(argv[0], argv[1:]...)
+		c.Stdin = bytes.NewReader(in)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return err.Error() + ": " + string(out)
+		}
+		return ""
 	}
 }
 

@@ -30,7 +30,9 @@ import (
 // it dies, so does the control over its commands. Unlike [Recoverable] it cannot set
 // the command's umask or reset signals that the process ignores. The zero value is
 // ready to use and safe for concurrent use.
-type Shell struct{}
+type Shell struct {
+	wall func() time.Time // what records are dated by; nil is time.Now
+}
 
 // Capabilities implements [shell.Shell].
 func (*Shell) Capabilities() shell.Capabilities {
@@ -76,6 +78,7 @@ func (s *Shell) Stream(ctx context.Context, req shell.Request) iter.Seq2[shell.P
 type plainRun struct {
 	out   memory
 	split bool
+	wall  func() time.Time
 	done  chan struct{}
 	exit  shell.Exit
 	wg    sync.WaitGroup
@@ -107,7 +110,10 @@ func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error)
 	}
 	req = req.WithDefaults()
 	id := shell.RunID(fmt.Sprintf("plain-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	p := &plainRun{out: memory{keep.New(req.Output)}, split: req.Split, done: make(chan struct{})}
+	p := &plainRun{out: memory{keep.New(req.Output)}, split: req.Split, wall: s.wall, done: make(chan struct{})}
+	if p.wall == nil {
+		p.wall = time.Now
+	}
 	tmp, err := os.MkdirTemp("", "outlive-")
 	if err != nil {
 		return nil, no(shell.StepProvision, err)
@@ -117,7 +123,7 @@ func (s *Shell) start(ctx context.Context, req shell.Request) (*plainRun, error)
 		os.RemoveAll(tmp)
 		var f *startFailure
 		if errors.As(err, &f) {
-			p.exit = shell.Exit{Cause: shell.StartFailed, Code: &f.code, Reason: files.Cut(f.text), StartedAt: startedAt, EndedAt: time.Now()}
+			p.exit = shell.Exit{Cause: shell.StartFailed, Code: &f.code, Reason: files.Cut(f.text), StartedAt: startedAt, EndedAt: p.wall()}
 			close(p.done)
 			return p, nil
 		}
@@ -157,7 +163,7 @@ func (p *plainRun) spawn(tmp string, id shell.RunID, req shell.Request) (*job, t
 	}
 	path, fail := lookPath(argv[0], req.Dir, env)
 	if fail != nil {
-		return nil, time.Now(), fail
+		return nil, p.wall(), fail
 	}
 	stdin, err := os.Open(os.DevNull)
 	if len(req.Stdin) > 0 {
@@ -184,7 +190,7 @@ func (p *plainRun) spawn(tmp string, id shell.RunID, req shell.Request) (*job, t
 		defer stderr.Close()
 		pipes = append(pipes, o)
 	}
-	startedAt := time.Now()
+	startedAt := p.wall()
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: req.Dir, Env: env, Files: []uintptr{stdin.Fd(), stdout.Fd(), stderr.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true},
@@ -200,7 +206,7 @@ func (p *plainRun) spawn(tmp string, id shell.RunID, req shell.Request) (*job, t
 		timeout: req.Timeout, grace: req.Grace, drain: req.Drain, drainCap: req.DrainCap,
 		keep: req.Leftovers == shell.KeepLeftovers, limit: outputLimit(req.Output), pid: pid,
 		tree:  proc.Tree{Run: string(id), Root: pid, ByCookie: true, WithRoot: true},
-		pipes: pipes, out: p.out, childEvent: child, reap: reaper(pid),
+		pipes: pipes, out: p.out, childEvent: child, reap: reaper(pid, p.wall),
 	}
 	j.wg.Go(func() { awaitChild(pid, child) })
 	return j, startedAt, nil
@@ -218,7 +224,7 @@ func awaitChild(pid int, ended chan<- struct{}) {
 	ended <- struct{}{}
 }
 
-func reaper(pid int) func() *end {
+func reaper(pid int, wall func() time.Time) func() *end {
 	var e *end
 	return func() *end {
 		if e != nil {
@@ -228,7 +234,7 @@ func reaper(pid int) func() *end {
 		var ru unix.Rusage
 		got, err := unix.Wait4(pid, &ws, unix.WNOHANG, &ru)
 		if err == nil && got == pid {
-			e = &end{ws, ru, time.Now()}
+			e = &end{ws, ru, wall()}
 		}
 		return e
 	}

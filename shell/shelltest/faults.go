@@ -8,10 +8,13 @@ package shelltest
 import (
 	"bytes"
 	"os"
+	"os/exec"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/shell"
 )
 
@@ -21,6 +24,8 @@ func faultTests() []test {
 		{name: "disk full before start", fn: testNoRoom, recoverable: true},
 		{name: "read-only directory", fn: testReadOnly, recoverable: true},
 		{name: "B33_many at once", fn: testMany},
+		{name: "no more descriptors", fn: testNoDescriptors, recoverable: true},
+		{name: "no proc", fn: testNoProc, recoverable: true},
 	}
 }
 
@@ -123,4 +128,75 @@ func (h *harness) tryRun(r shell.Request) result {
 	}
 	out, _ := h.read(h.b.Recoverable, id)
 	return result{exit: e, out: string(out)}
+}
+
+// crippled starts a run from a process that lacks something, and checks what became of
+// it: when the start failed nothing was executed, and nothing keeps it from being started
+// properly. It returns why the start failed.
+func (h *harness) crippled(wrap ...string) (failure string) {
+	h.Helper()
+	r := h.sh("echo ok")
+	id := h.newID()
+	failure = h.b.StartUnder(h.T, wrap, id, fence1(), r)
+	if failure != "" && executions(r.Dir) != 0 {
+		h.Errorf("the start failed with %q, and it was executed", failure)
+	}
+	st := h.recover(id)
+	for st.Phase == shell.Live { // it gets on, or its supervisor lacks something, too, and dies
+		if _, err := h.b.Recoverable.Wait(h.Context(), id); err != nil && !fault.Is(err, fault.NotFound) {
+			h.Fatalf("Wait = %v", err)
+		}
+		st = h.recover(id)
+	}
+	if failure != "" && st.Phase != shell.NeverStarted && st.Phase != shell.UnknownRun {
+		h.Errorf("the start failed with %q: %+v", failure, st)
+	}
+	if err := h.b.Recoverable.Start(h.Context(), id, fence1(), r); err != nil {
+		h.Errorf("Start after that = %v", err)
+	}
+	e, n := h.wait(id), executions(r.Dir)
+	switch {
+	case e.Succeeded() && n == 1, e.Cause == shell.StartFailed && n == 0, e.Cause == shell.Lost && n <= 1:
+	default:
+		h.Errorf("with %v: executed %d times, exit = %+v", wrap, n, e)
+	}
+	return failure
+}
+
+func (h *harness) startUnder() {
+	h.Helper()
+	if h.b.StartUnder == nil {
+		h.Skip("the backend starts nothing in a process of ours")
+	}
+}
+
+// testNoDescriptors has a starter, and so a supervisor, with fewer descriptors than they
+// want, from far too few to nearly enough.
+func testNoDescriptors(h *harness) {
+	h.startUnder()
+	failed, fine := 0, 0
+	for n := 4; n <= 24; n += 2 {
+		if h.crippled("sh", "-c", "ulimit -n "+strconv.Itoa(n)+"; exec \"$@\"", "sh") != "" {
+			failed++
+		} else {
+			fine++
+		}
+	}
+	if failed == 0 || fine == 0 {
+		h.Errorf("%d starts failed and %d did not, want both", failed, fine)
+	}
+}
+
+// testNoProc has a starter in a mount namespace without /proc.
+func testNoProc(h *harness) {
+	h.startUnder()
+	if unix.Getuid() != 0 {
+		h.Skip("needs root to hide /proc")
+	}
+	if err := exec.Command("unshare", "-m", "true").Run(); err != nil {
+		h.Skip("unshare: ", err)
+	}
+	if h.crippled("unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh") == "" {
+		h.Error("a start without /proc did not fail")
+	}
 }

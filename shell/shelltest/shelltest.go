@@ -54,6 +54,10 @@ type Backend struct {
 	// its environment unless that is "", and returns when that process has died or
 	// has started the run and was killed. died tells which.
 	StartElsewhere func(t *testing.T, failpoint string, id shell.RunID, f shell.Fence, r shell.Request) (died bool)
+	// StartUnder starts the run from a process of its own that another program, such as
+	// one that takes something away, executes: its arguments come before the process's
+	// own. It returns the error of the start as text, or "".
+	StartUnder func(t *testing.T, wrap []string, id shell.RunID, f shell.Fence, r shell.Request) (failure string)
 	// Supervisor returns the pid of the run's supervisor, which has recorded the start.
 	Supervisor func(t *testing.T, id shell.RunID) int
 	// Cut breaks every connection that there is. Down makes that last.

@@ -71,10 +71,17 @@ func testT02(h *harness) {
 }
 
 func testT03(h *harness) {
-	r := h.sh("sleep 0.2; echo ok")
-	r.Timeout = 700 * time.Millisecond // less than a request and its answer take
-	if got := h.run(r); !got.exit.Succeeded() || got.exit.TimedOut {
-		h.Errorf("exit = %+v, want success", got.exit)
+	for tries := 5; ; tries-- {
+		r := h.sh("sleep 0.2; echo ok")
+		r.Timeout = 300 * time.Millisecond // less than a packet takes
+		got := h.run(r)
+		if got.exit.Succeeded() && !got.exit.TimedOut {
+			return
+		}
+		// On a busy machine the command itself may take longer than its limit.
+		if took := got.exit.EndedAt.Sub(got.exit.StartedAt); took < r.Timeout || tries == 1 {
+			h.Fatalf("exit = %+v after %v of its own, want success", got.exit, took)
+		}
 	}
 }
 
@@ -325,7 +332,7 @@ func testT18(h *harness) {
 }
 
 func testT19(h *harness) {
-	h.Skip("the clock of a command is the operating system's monotonic one; it cannot be stepped to show that nothing happens")
+	h.Skip("the clock of a machine is not to be stepped; shell/local.TestT19 has one that is")
 }
 
 // testT20 kills the process that started a run with a time limit.
