@@ -50,10 +50,18 @@ func newBackend(t *testing.T, s shelltest.Setup) *shelltest.Backend {
 	h.serve(t)
 	l := shelltest.NewLink(t, h.addr, s.Latency)
 	c := h.dial(t, l.Addr(), ssh.Options{Retry: 5 * time.Second})
+	var others []*host // with processes of their own that serve the same runs
+	next := 0
 	return &shelltest.Backend{
 		Shell: c, Recoverable: c, Provisions: true,
 		Peer: func(t *testing.T) shell.Recoverable {
-			other := newHost(t, h.runs).serve(t)
+			if len(others) < 4 { // as many as race
+				others = append(others, newHost(t, h.runs).serve(t))
+				next = len(others) - 1
+			} else {
+				next = (next + 1) % len(others)
+			}
+			other := others[next]
 			return other.dial(t, other.addr, ssh.Options{})
 		},
 		StartElsewhere: func(t *testing.T, failpoint string, id shell.RunID, f shell.Fence, q shell.Request) bool {
