@@ -43,6 +43,10 @@ type Options struct {
 	// Grace is how long Stop waits for attempts when its context has no deadline.
 	// Defaults to 30 s.
 	Grace time.Duration
+	// LockDir is a directory of this host's own, where each of the store's workers has
+	// a lock file that proves to the others of the host whether it lives. Defaults to one
+	// beside the store's file, and to none where there is no file.
+	LockDir string
 	// Log gets what an operator should know. Defaults to discarding it.
 	Log *slog.Logger
 }
@@ -74,13 +78,13 @@ func New(st store.Store, o *Options) *Runtime {
 		o = &Options{}
 	}
 	opts := dispatch.Options{
-		Slots: o.Slots, Passive: o.Passive, Lease: o.Lease, Renew: o.Renew, Probe: o.Probe, Poll: o.Poll, Grace: o.Grace, Log: o.Log,
+		LockDir: o.LockDir, Slots: o.Slots, Passive: o.Passive, Lease: o.Lease, Renew: o.Renew, Probe: o.Probe, Poll: o.Poll, Grace: o.Grace, Log: o.Log,
 		NewID: func() task.WorkerID { return task.WorkerID(string(NewID("wk"))) },
 	}
 	if opts.Lease > 0 && opts.Renew == 0 {
 		opts.Renew = opts.Lease / 3
 	}
-	if p := st.Info().Path; p != "" {
+	if p := st.Info().Path; p != "" && opts.LockDir == "" {
 		opts.LockDir = p + ".workers"
 	}
 	rt := &Runtime{st: st, hub: record.NewHub(st), reg: dispatch.Registry{}, poll: o.Poll}

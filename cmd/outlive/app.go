@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,10 +20,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/place"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
-	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/tool/command"
 )
@@ -72,8 +71,9 @@ type app struct {
 	quiet    bool
 	noInput  bool
 
-	path     string // of the store, once it is open
-	st       *sqlite.Store
+	place    place.Place    // of the store, once it is open
+	runs     string         // where this host's commands have their files, then
+	st       place.Database // the store, then
 	rt       *outlive.Runtime
 	commands *command.Commands
 	group    *lifecycle.Group // helpers of a command; they end with its context or the process
@@ -165,7 +165,7 @@ func (a *app) root() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringVar(&a.storeURL, "store", "", "where tasks live, as `URL`: sqlite:PATH (default $OUTLIVE_STORE, else the user's state directory)")
+	f.StringVar(&a.storeURL, "store", "", "where tasks live, as `URL`: sqlite:PATH or postgres://... (default $OUTLIVE_STORE, else the user's state directory)")
 	f.BoolVar(&a.json, "json", false, "print JSON for programs")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print no notes")
 	f.BoolVar(&a.noInput, "no-input", false, "never ask and never treat this as an attended terminal")
@@ -184,65 +184,39 @@ func (a *app) open(ctx context.Context) error {
 	if a.rt != nil {
 		return nil
 	}
-	path, err := a.storePath()
+	where, err := a.where()
 	if err != nil {
 		return err
 	}
-	st, err := sqlite.Open(ctx, path, nil)
+	st, err := where.Open(ctx)
 	if err != nil {
 		return err
 	}
-	a.st, a.path = st, path
+	runs, err := where.Runs(st)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	locks, err := where.Locks(st)
+	if err != nil {
+		return errors.Join(err, st.Close())
+	}
+	a.st, a.place, a.runs = st, where, runs
 	a.heedStop()
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("OUTLIVE_LOG") == "debug" {
 		log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	a.commands = command.New(command.Options{
-		Dir:  path + ".runs",
+		Dir:  runs,
 		Open: a.openBackend,
 	})
-	a.rt = outlive.New(st, &outlive.Options{Passive: true, Log: log})
+	a.rt = outlive.New(st, &outlive.Options{Passive: true, LockDir: locks, Log: log})
 	a.rt.Register(a.commands.Executor())
 	return a.rt.Start(ctx)
 }
 
-// storePath resolves the store URL: flag, environment, the user's state directory.
-func (a *app) storePath() (string, error) {
-	url := a.storeURL
-	if url == "" {
-		url = os.Getenv("OUTLIVE_STORE")
-	}
-	if url == "" {
-		dir := os.Getenv("XDG_STATE_HOME")
-		if dir == "" {
-			home, err := os.UserHomeDir()
-			if err != nil || home == "" {
-				return "", usagef("no home directory to keep tasks in").withHint("name a file with --store sqlite:PATH")
-			}
-			dir = filepath.Join(home, ".local", "state")
-		}
-		url = "sqlite:" + filepath.Join(dir, "outlive", "outlive.db")
-	}
-	scheme, rest, ok := strings.Cut(url, ":")
-	switch {
-	case !ok || strings.ContainsRune(scheme, '/'):
-		rest = url // a bare path is a file
-	case scheme == "memory":
-		return "", usagef("store %q does not outlive this process", url).withHint("use sqlite:PATH")
-	case scheme != "sqlite":
-		return "", usagef("store %q: this build knows sqlite:PATH", url)
-	}
-	rest = strings.TrimPrefix(rest, "//")
-	if rest == "" {
-		return "", usagef("store %q names no file", url)
-	}
-	path, err := filepath.Abs(rest)
-	if err != nil {
-		return "", fmt.Errorf("resolve store path: %w", err)
-	}
-	return path, nil
-}
+// where finds the store: by the flag, the environment, or in the user's state directory.
+func (a *app) where() (place.Place, error) { return place.Find(a.storeURL) }
 
 func (c *coded) withHint(h string) *coded {
 	var e *fault.Error

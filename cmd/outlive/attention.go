@@ -105,7 +105,7 @@ func (a *app) runDir(id shell.RunID) string {
 	return found[0]
 }
 
-func (a *app) runsDir() string { return a.path + ".runs" }
+func (a *app) runsDir() string { return a.runs }
 
 // taskOf is the task whose run it is.
 func taskOf(id shell.RunID) task.ID {

@@ -26,7 +26,7 @@ func (a *app) commandsOf() []*cobra.Command {
 		a.runCommand(), a.attachCommand(), a.psCommand(), a.showCommand(), a.whyCommand(), a.treeCommand(), a.logsCommand(), a.eventsCommand(),
 		a.waitCommand(), a.cancelCommand(), a.publishCommand(), a.releaseCommand(), a.retryCommand(),
 		a.answerCommand(), a.sendCommand(), a.sessionCommand(),
-		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), bench.Command(bench.Options{StorePath: a.storePath, Out: a.out, Note: a.note, Group: a.group}), a.sandboxdCommand(),
+		a.gcCommand(), a.migrateCommand(), a.doctorCommand(), bench.Command(bench.Options{Place: a.where, Out: a.out, Note: a.note, Group: a.group}), a.sandboxdCommand(),
 		dev.Command(dev.Options{Out: a.out, Note: a.note, Group: a.group}), a.versionCommand(),
 	}
 }

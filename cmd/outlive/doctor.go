@@ -6,9 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +43,7 @@ func (a *app) doctor(ctx context.Context) error {
 		return &coded{code: exitError}
 	}
 	subject := &doctor.Subject{
-		Store: a.st, Runtime: a.rt, Path: a.path, Runs: a.runsDir(), Pages: a.pages, Strays: a.countStrays,
+		Store: a.st, Runtime: a.rt, Place: a.place, Runs: a.runsDir(), Pages: a.pages, Strays: a.countStrays,
 	}
 	for _, step := range subject.Checks() {
 		if err := say(step(ctx)...); err != nil {
@@ -83,39 +80,4 @@ func (a *app) countStrays(ctx context.Context) (all, live int, err error) {
 		}
 	}
 	return len(list), live, err
-}
-
-func (a *app) migrateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "migrate", Short: "Bring the store to this version's schema, and say which it has",
-		Long: "A SQLite store is brought to the present schema by whatever opens it first, after a copy\n" +
-			"of an older one was made beside it. This does so and says what was done.",
-		Args: words(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := a.storePath()
-			if err != nil {
-				return err
-			}
-			_, serr := os.Stat(path)
-			before, _ := filepath.Glob(path + ".v*.bak")
-			if err := a.open(cmd.Context()); err != nil {
-				return err
-			}
-			after, _ := filepath.Glob(path + ".v*.bak")
-			did := "current"
-			switch {
-			case os.IsNotExist(serr):
-				did = "made"
-			case len(after) > len(before):
-				did = "migrated"
-			}
-			if a.json {
-				return a.printJSON(map[string]any{"store": path, "schema": a.st.Info().Schema, "status": did, "copies": after})
-			}
-			text := map[string]string{
-				"current": "is current", "made": "was made new", "migrated": "was migrated; the old one is kept as " + strings.Join(after, ", "),
-			}[did]
-			return a.print(a.out, "%s: schema %d %s\n", path, a.st.Info().Schema, text)
-		},
-	}
 }

@@ -4,6 +4,7 @@
 package pgtest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // quit makes a server stop at once.
@@ -68,4 +70,38 @@ func childrenOf(pid int) (list []int) {
 		}
 	}
 	return list
+}
+
+// tick is the unit of the kernel's process times.
+const tick = 10 * time.Millisecond
+
+// CPU returns what the server's processes have used so far. Those that have ended count
+// as their parent's.
+func (c *Cluster) CPU() (used time.Duration) {
+	if c.server == nil {
+		return 0
+	}
+	pid := c.server.cmd.Process.Pid
+	used = times(pid, 4)
+	for _, child := range childrenOf(pid) {
+		used += times(child, 2)
+	}
+	return used
+}
+
+// times adds up the first n of utime, stime, cutime and cstime of a process.
+func times(pid, n int) (sum time.Duration) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	for i := range n {
+		ticks, err := strconv.Atoi(fields[11+i])
+		if err != nil {
+			return 0
+		}
+		sum += time.Duration(ticks) * tick
+	}
+	return sum
 }

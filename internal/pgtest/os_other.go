@@ -8,6 +8,7 @@ package pgtest
 import (
 	"os"
 	"os/exec"
+	"time"
 )
 
 // quit ends a server.
@@ -22,3 +23,6 @@ func as(cmd *exec.Cmd) error {
 }
 
 func childrenOf(int) []int { return nil }
+
+// CPU is not known here.
+func (c *Cluster) CPU() time.Duration { return 0 }

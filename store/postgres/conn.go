@@ -33,15 +33,15 @@ func settings(r role) map[string]string {
 		"idle_in_transaction_session_timeout": "3s",
 		"lock_timeout":                        "2s",
 		"tcp_user_timeout":                    "5s",
-		"jit":                                 "off",
+		// Plans are kept, and every statement finds its rows by an index, whatever the
+		// sizes of the tables were when it was planned.
+		"jit": "off", "plan_cache_mode": "force_generic_plan",
+		"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
 	}
 	if r == forWrites {
 		// Other instances hold a row for one commit: who holds one longer hangs, and the
 		// updates that do not need the row go on without the others.
 		s["lock_timeout"] = "250ms"
-		// Plans are kept, and every statement finds its rows by an index, whatever the
-		// sizes of the tables were when it was planned.
-		s["enable_seqscan"], s["enable_hashjoin"], s["enable_mergejoin"] = "off", "off", "off"
 	}
 	return s
 }

@@ -392,11 +392,14 @@ func (s *Store) patiently(ctx context.Context, r role) (*conn, error) {
 	pause := 10 * time.Millisecond
 	for {
 		c, err := s.cfg.connect(ctx, r, nil)
-		if err == nil {
-			if err = s.check(ctx, c, r); err == nil {
-				return c, nil
+		if err == nil && r == forWrites { // the setting may be another one than when the store was opened
+			if err = c.run(ctx, durable); err != nil {
+				c.close()
+				err = classify(err)
 			}
-			c.close()
+		}
+		if err == nil {
+			return c, nil
 		}
 		if ctx.Err() != nil || !passing(err) {
 			return nil, err
@@ -417,16 +420,10 @@ func passing(err error) bool {
 	return errors.Is(err, ErrDown)
 }
 
-// check makes sure that what a writing connection commits is durable: the setting may
-// have changed since the store was opened.
-func (s *Store) check(ctx context.Context, c *conn, r role) error {
-	if r != forWrites {
-		return nil
+// durable fails when what the connection commits would not be durable.
+var durable = query{sql: `SELECT current_setting('synchronous_commit')`, scan: func(r row) error {
+	if r.text(0) == "off" {
+		return ErrAsync
 	}
-	return interrupted(ctx, c.run(ctx, query{sql: `SELECT current_setting('synchronous_commit')`, scan: func(r row) error {
-		if r.text(0) == "off" {
-			return ErrAsync
-		}
-		return nil
-	}}))
-}
+	return nil
+}}

@@ -70,6 +70,8 @@ const (
 	codeDeadlock      = "40P01"
 	codeUnique        = "23505"
 	codeLocked        = "55P03"
+	codeForbidden     = "42501"
+	codeNoPlace       = "3F000" // no schema is there to make tables in, or none the user may use
 )
 
 func codeOf(err error) string {
@@ -139,7 +141,7 @@ func classify(err error) error {
 		return wrap(ErrRefused, err)
 	case "3D000":
 		return wrap(ErrNoDatabase.WithHint("Make it with createdb, or name another one in the store URL."), err)
-	case "42501":
+	case codeForbidden:
 		return wrap(ErrPermission, err)
 	case "25006":
 		return wrap(ErrReadOnly, err)
@@ -147,7 +149,7 @@ func classify(err error) error {
 		return wrap(ErrDiskFull, err)
 	case "53300", "57P01", "57P02", "57P03", "57P05", "25P03":
 		return wrap(ErrDown, err)
-	case "42P01", "42703", "3F000":
+	case "42P01", "42703", codeNoPlace:
 		return wrap(ErrNoSchema, err)
 	}
 	switch e.Code[:min(2, len(e.Code))] {

@@ -63,8 +63,8 @@ const migrationTable = `CREATE TABLE IF NOT EXISTS outlive_migrations (
 // migrationLock is the advisory lock of those who change the schema.
 const migrationLock = 0x6f75746c697665 // "outlive"
 
-// oldestServer is the oldest version of the server that works, as the server counts.
-const oldestServer = 150000
+// oldestServer is the oldest version of the server that works.
+const oldestServer = 15
 
 // Migrate brings the schema of a database to this version's, and makes it where there
 // is none. It returns the versions before and after. Any number of processes may do so
@@ -91,7 +91,7 @@ func migrate(ctx context.Context, dsn string) (from, to int, err error) {
 		return 0, 0, err
 	}
 	defer c.close()
-	if err := checkServer(ctx, c); err != nil {
+	if err := checkServer(c); err != nil {
 		return 0, 0, err
 	}
 	if from, _, err = version(ctx, c, steps); err != nil && !errors.Is(err, ErrNoSchema) {
@@ -110,7 +110,7 @@ func migrate(ctx context.Context, dsn string) (from, to int, err error) {
 func step(ctx context.Context, c *conn, steps []migration) (to int, err error) {
 	list := c.begin("")
 	list = append(list,
-		query{sql: `SELECT set_config('lock_timeout', '60s', true)`},
+		query{sql: `SELECT set_config('lock_timeout', '10s', true)`},
 		query{sql: `SELECT pg_advisory_xact_lock($1)`, args: with().int(migrationLock)},
 		query{sql: migrationTable},
 		query{sql: `SELECT coalesce(max(version), 0) FROM outlive_migrations`, scan: func(r row) error {
@@ -145,43 +145,63 @@ func step(ctx context.Context, c *conn, steps []migration) (to int, err error) {
 
 // migrationError says what a user needs who may not make tables.
 func migrationError(ctx context.Context, c *conn, err error) error {
-	if codeOf(err) != "42501" {
+	if code := codeOf(err); code != codeForbidden && code != codeNoPlace {
 		return interrupted(ctx, err)
 	}
 	_ = c.run(ctx, query{sql: "ROLLBACK"})
-	user, schema := "", ""
-	_ = c.run(ctx, query{sql: `SELECT quote_ident(current_user), coalesce(quote_ident(current_schema()), 'public')`, scan: func(r row) error {
-		user, schema = r.text(0), r.text(1)
-		return nil
-	}})
-	return wrap(ErrPermission.WithHint("Run in psql, as the schema's owner: GRANT USAGE, CREATE ON SCHEMA "+schema+" TO "+user+";"), err)
+	user := c.identity(ctx)
+	return wrap(ErrPermission.WithHint("Run in psql, as the schema's owner: GRANT USAGE, CREATE ON SCHEMA "+user.schema+" TO "+user.name+";"), err)
 }
 
-func checkServer(ctx context.Context, c *conn) error {
-	return interrupted(ctx, c.run(ctx, query{
-		sql: `SELECT current_setting('server_version_num')::int8, current_setting('server_version')`, scan: func(r row) error {
-			if r.int(0) < oldestServer {
-				return fmt.Errorf("%w: it is %s", ErrServer, r.text(1))
-			}
+// identity is who a connection is, as SQL wants the names.
+type identity struct{ name, schema string }
+
+func (c *conn) identity(ctx context.Context) identity {
+	id := identity{"USER", "SCHEMA"}
+	_ = c.run(ctx, query{
+		sql: `SELECT quote_ident(current_user), coalesce(quote_ident(current_schema()), current_setting('search_path'))`, scan: func(r row) error {
+			id = identity{r.text(0), r.text(1)}
 			return nil
 		},
-	}))
+	})
+	return id
 }
 
-// version reads which schema the database has and the store's identity.
-func version(ctx context.Context, c *conn, steps []migration) (have int, info store.Info, err error) {
+// checkServer refuses a server that is too old, by what it said when it let us in.
+func checkServer(c *conn) error {
+	version := c.pg.ParameterStatus("server_version")
+	digits := version
+	if i := strings.IndexFunc(version, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+		digits = version[:i]
+	}
+	if major, err := strconv.Atoi(digits); err == nil && major < oldestServer {
+		return fmt.Errorf("%w: it is %s", ErrServer, version)
+	}
+	return nil
+}
+
+// version reads which schema the database has and the store's identity, and more in the
+// same go.
+func version(ctx context.Context, c *conn, steps []migration, more ...query) (have int, info store.Info, err error) {
 	var foreign error
-	err = c.run(ctx, query{sql: `SELECT version, name, sum FROM outlive_migrations ORDER BY version`, scan: func(r row) error {
+	list := append([]query{{sql: `SELECT version, name, sum FROM outlive_migrations ORDER BY version`, scan: func(r row) error {
 		have = int(r.int(0))
 		if have >= 1 && have <= len(steps) && steps[have-1].sum != r.text(2) {
 			foreign = fmt.Errorf("%w: its migration %s is not this version's", ErrForeign, r.text(1))
 		}
 		return nil
-	}}, query{sql: `SELECT id, epoch FROM outlive_meta`, scan: func(r row) error {
+	}}, {sql: `SELECT id, epoch FROM outlive_meta`, scan: func(r row) error {
 		info = store.Info{ID: r.text(0), Driver: "postgres", Epoch: r.int(1)}
 		return nil
-	}})
+	}}}, more...)
+	err = c.run(ctx, list...)
 	switch {
+	case errors.Is(classify(err), ErrNoSchema):
+		return 0, info, ErrNoSchema
+	case codeOf(err) == codeForbidden:
+		user := c.identity(ctx)
+		return 0, info, wrap(ErrPermission.WithHint("Run in psql, as the tables' owner: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+
+			user.schema+" TO "+user.name+"; GRANT USAGE ON ALL SEQUENCES IN SCHEMA "+user.schema+" TO "+user.name+";"), err)
 	case err != nil:
 		return 0, info, interrupted(ctx, err)
 	case foreign != nil:

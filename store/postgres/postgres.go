@@ -27,6 +27,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -65,7 +66,8 @@ type Options struct {
 	// Wait is how long updates and views wait for a server that does not answer, as
 	// while it restarts. Defaults to 5 s.
 	Wait time.Duration
-	// Readers is how many views run at once; more wait. Defaults to 16.
+	// Readers is how many views run at once; more wait. Each has a connection, which
+	// stays open. Defaults to 8.
 	Readers int
 }
 
@@ -81,7 +83,7 @@ func (o *Options) fill() error {
 		o.Wait = 5 * time.Second
 	}
 	if o.Readers <= 0 {
-		o.Readers = 16
+		o.Readers = 8
 	}
 	return nil
 }
@@ -125,7 +127,13 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	if err := s.open(ctx); err != nil {
-		return nil, fmt.Errorf("open store %s: %w", Redact(dsn), err)
+		shown := Redact(dsn)
+		for _, stale := range []*fault.Error{ErrNoSchema, ErrOlder} {
+			if errors.Is(err, stale) {
+				err = stale.WithHint("Run: outlive migrate --store '" + shown + "'")
+			}
+		}
+		return nil, fmt.Errorf("open store %s: %w", shown, err)
 	}
 	return s, nil
 }
@@ -162,26 +170,23 @@ func (s *Store) open(ctx context.Context) error {
 
 // greet finds out whom it talks to.
 func (s *Store) greet(ctx context.Context, c *conn, steps []migration) error {
-	if err := checkServer(ctx, c); err != nil {
+	if err := checkServer(c); err != nil {
 		return err
 	}
-	have, info, err := version(ctx, c, steps)
+	have, info, err := version(ctx, c, steps, durable, query{sql: `SELECT nextval('outlive_shard')`, scan: func(r row) error {
+		s.shard = r.int(0)
+		return nil
+	}})
 	if err != nil {
 		return err
 	}
 	if have < len(steps) {
-		return fmt.Errorf("%w: it has %d, this version needs %d", ErrOlder, have, len(steps))
-	}
-	if err := s.check(ctx, c, forWrites); err != nil {
-		return err
+		return ErrOlder
 	}
 	var origin [8]byte
 	_, _ = rand.Read(origin[:]) // it never fails
 	s.info, s.origin = info, int64(binary.BigEndian.Uint64(origin[:])>>1)
-	return interrupted(ctx, c.run(ctx, query{sql: `SELECT nextval('outlive_shard')`, scan: func(r row) error {
-		s.shard = r.int(0)
-		return nil
-	}}))
+	return nil
 }
 
 // Update implements [store.Store].

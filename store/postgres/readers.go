@@ -11,9 +11,6 @@ import (
 	"github.com/outlive-dev/outlive/store"
 )
 
-// keptReaders is how many idle reading connections stay open.
-const keptReaders = 4
-
 // readers is a pool of reading connections.
 //
 // Concurrency: a monitor; mu guards idle and closed. A connection belongs to who took
@@ -61,7 +58,7 @@ func (r *readers) take() *conn {
 // put gives a connection back that is in no transaction.
 func (r *readers) put(c *conn) {
 	r.mu.Lock()
-	keep := len(r.idle) < keptReaders && !r.closed && c.alive()
+	keep := !r.closed && c.alive()
 	if keep {
 		r.idle = append(r.idle, c)
 	}
@@ -98,6 +95,10 @@ func (r *readers) close() {
 
 // View implements [store.Store]. The snapshot is that of the first read.
 func (s *Store) View(ctx context.Context, fn func(store.View) error) error {
+	return s.look(ctx, func(v *view) error { return fn(v) })
+}
+
+func (s *Store) look(ctx context.Context, fn func(*view) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (v *view) read(list ...query) error {
 	if v.c != nil {
 		return v.fail(v.c.run(v.ctx, list...))
 	}
-	var rows int
+	rows := 0
 	counted := make([]query, len(list))
 	for i, q := range list {
 		counted[i] = query{sql: q.sql, args: q.args, scan: func(r row) error {
@@ -146,7 +147,7 @@ func (v *view) read(list ...query) error {
 				return v.fail(err)
 			}
 		}
-		err := c.run(v.ctx, append(c.begin(" ISOLATION LEVEL REPEATABLE READ READ ONLY"), append([]query{{sql: selectClock, scan: v.clock}}, counted...)...)...)
+		err := c.run(v.ctx, append(c.begin(" ISOLATION LEVEL REPEATABLE READ READ ONLY"), counted...)...)
 		if err != nil && gone(err) && !fresh && rows == 0 && v.ctx.Err() == nil {
 			c.close() // it was lost while it was idle
 			v.s.readers.empty()
@@ -180,7 +181,7 @@ func (v *view) clock(r row) error {
 // Now implements [store.View].
 func (v *view) Now() time.Time {
 	if v.now.IsZero() {
-		_ = v.read() // the next read says what is wrong
+		_ = v.read(query{sql: selectClock, scan: v.clock}) // the next read says what is wrong
 	}
 	return v.now
 }

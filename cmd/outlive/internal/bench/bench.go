@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,13 +18,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outlive-dev/outlive"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/place"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/internal/lifecycle"
 	"github.com/outlive-dev/outlive/internal/rawlog"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/store"
-	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
 	"github.com/outlive-dev/outlive/work"
 )
@@ -39,8 +38,8 @@ type flags struct {
 
 // Options are what the command needs of the command line.
 type Options struct {
-	// StorePath is where the store is, beside which scratch files are made. Required.
-	StorePath func() (string, error)
+	// Place is where the store is, beside which scratch files are made. Required.
+	Place func() (place.Place, error)
 	// Out gets the figures. Required.
 	Out io.Writer
 	// Note prints a line for people. Required.
@@ -66,7 +65,8 @@ func Command(o Options) *cobra.Command {
 		Short: "Measure this machine's durable speed beside a raw log on the same disk",
 		Long: "Each bench runs rounds of the store and of a raw log (one writer that gathers what waits,\n" +
 			"one write, one sync) in turn, in scratch files beside the store, and prints medians: trust\n" +
-			"the ratio, not the figures. The store itself is untouched.",
+			"the ratio, not the figures. The store itself is untouched. With PostgreSQL the rounds of\n" +
+			"the store have a schema of their own, and the raw log is on this host's disk.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -101,22 +101,15 @@ type side struct {
 
 // compete runs the sides in turn and prints every round.
 func (b *bench) compete(ctx context.Context, f flags, sides []*side) error {
-	path, err := b.o.StorePath()
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("bench: %w", err)
-	}
 	for round := range f.rounds {
 		for _, s := range sides {
-			dir, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".bench-")
+			dir, err := b.scratchDir()
 			if err != nil {
-				return fmt.Errorf("bench: %w", err)
+				return err
 			}
 			err = b.measure(ctx, s, f, round, dir)
-			if rerr := os.RemoveAll(dir); err == nil && rerr != nil {
-				err = fmt.Errorf("bench: %w", rerr)
+			if rerr := b.remove(ctx, dir); err == nil {
+				err = rerr
 			}
 			if err != nil {
 				return err
@@ -179,7 +172,7 @@ func (b *bench) summary(f flags, name, flag string, ours, log *side) error {
 func (b *bench) append(ctx context.Context, f flags) error {
 	data := []byte(strings.Repeat("x", 256))
 	ours := &side{name: "store", open: func(dir string) (func(int, int) error, func() (int64, int64), func() error, error) {
-		st, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), nil)
+		st, err := b.scratch(ctx, dir)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -226,8 +219,8 @@ const lifecycleBytes = 700
 
 func (b *bench) lifecycle(ctx context.Context, f flags) error {
 	log := rawSide([]byte(strings.Repeat("x", lifecycleBytes)), 3)
-	rows := &side{name: "store", open: openRows(ctx)}
-	whole := &side{name: "runtime", open: openWhole(ctx, f.parallel)}
+	rows := &side{name: "store", open: b.openRows(ctx)}
+	whole := &side{name: "runtime", open: b.openWhole(ctx, f.parallel)}
 	if err := b.compete(ctx, f, []*side{log, rows, whole}); err != nil {
 		return err
 	}
@@ -238,9 +231,9 @@ func (b *bench) lifecycle(ctx context.Context, f flags) error {
 }
 
 // openRows does the three commands of a lifecycle on the store alone.
-func openRows(ctx context.Context) func(string) (func(int, int) error, func() (int64, int64), func() error, error) {
+func (b *bench) openRows(ctx context.Context) func(string) (func(int, int) error, func() (int64, int64), func() error, error) {
 	return func(dir string) (func(int, int) error, func() (int64, int64), func() error, error) {
-		st, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), nil)
+		st, err := b.scratch(ctx, dir)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -273,9 +266,9 @@ func openRows(ctx context.Context) func(string) (func(int, int) error, func() (i
 }
 
 // openWhole submits to a runtime with an executor that does nothing, and waits.
-func openWhole(ctx context.Context, inflight int) func(string) (func(int, int) error, func() (int64, int64), func() error, error) {
+func (b *bench) openWhole(ctx context.Context, inflight int) func(string) (func(int, int) error, func() (int64, int64), func() error, error) {
 	return func(dir string) (func(int, int) error, func() (int64, int64), func() error, error) {
-		st, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), nil)
+		st, err := b.scratch(ctx, dir)
 		if err != nil {
 			return nil, nil, nil, err
 		}

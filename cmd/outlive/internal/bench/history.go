@@ -5,9 +5,8 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,6 @@ import (
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/internal/apply"
 	"github.com/outlive-dev/outlive/store"
-	"github.com/outlive-dev/outlive/store/sqlite"
 	"github.com/outlive-dev/outlive/task"
 )
 
@@ -47,23 +45,16 @@ func (b *bench) historyCommand() *cobra.Command {
 	return c
 }
 
-func (b *bench) history(ctx context.Context, f flags, tasks int) error {
-	path, err := b.o.StorePath()
+func (b *bench) history(ctx context.Context, f flags, tasks int) (err error) {
+	dir, err := b.scratchDir()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("bench: %w", err)
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".bench-")
-	if err != nil {
-		return fmt.Errorf("bench: %w", err)
-	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, b.remove(ctx, dir)) }()
 	if err := b.fill(ctx, dir, tasks); err != nil {
 		return fmt.Errorf("bench history: %w", err)
 	}
-	whole := openWhole(ctx, f.parallel)
+	whole := b.openWhole(ctx, f.parallel)
 	full := &side{name: "full", open: func(string) (func(int, int) error, func() (int64, int64), func() error, error) { return whole(dir) }}
 	empty := &side{name: "empty", open: whole}
 	if err := b.compete(ctx, f, []*side{empty, full}); err != nil {
@@ -76,7 +67,7 @@ func (b *bench) history(ctx context.Context, f flags, tasks int) error {
 
 // fill puts finished tasks with their entries into a new store.
 func (b *bench) fill(ctx context.Context, dir string, tasks int) error {
-	st, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), nil)
+	st, err := b.scratch(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -49,18 +49,18 @@ func (b *bench) mailCommand() *cobra.Command {
 }
 
 func (b *bench) mail(ctx context.Context, calls, inputs int) (err error) {
-	path, err := b.o.StorePath()
+	p, err := b.o.Place()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("bench: %w", err)
+	if p.DSN != "" {
+		return fault.New(fault.Unsupported, "bench mail runs on SQLite").WithHint("add --store sqlite:PATH")
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".bench-")
+	dir, err := b.scratchDir()
 	if err != nil {
-		return fmt.Errorf("bench: %w", err)
+		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, b.remove(ctx, dir)) }()
 	m := mailBench{bench: b, db: filepath.Join(dir, "bench.db"), seen: make(chan time.Time, 1)}
 	st, err := sqlite.Open(ctx, m.db, nil)
 	if err != nil {

@@ -9,16 +9,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
+	"github.com/outlive-dev/outlive/cmd/outlive/internal/place"
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/text"
 	"github.com/outlive-dev/outlive/fault"
 	"github.com/outlive-dev/outlive/journal"
 	"github.com/outlive-dev/outlive/shell/local"
 	"github.com/outlive-dev/outlive/store"
-	"github.com/outlive-dev/outlive/store/sqlite"
+	"github.com/outlive-dev/outlive/store/postgres"
 	"github.com/outlive-dev/outlive/task"
 )
 
@@ -56,10 +58,11 @@ func failf(name, hint, format string, args ...any) Check {
 
 // Subject is what is looked at.
 type Subject struct {
-	Store   *sqlite.Store
+	Store   place.Database
 	Runtime *outlive.Runtime
-	// Path and Runs are where the store and the files of its commands are.
-	Path, Runs string
+	// Place is where the store is, and Runs where the files of its commands are.
+	Place place.Place
+	Runs  string
 	// Pages lists tasks, newest first, as long as fn wants more.
 	Pages func(ctx context.Context, f store.Filter, fn func([]task.Record) (more bool, err error)) error
 	// Strays counts the commands that no task of this store knows, and how many of them run.
@@ -76,7 +79,14 @@ func (s *Subject) Checks() []func(context.Context) []Check {
 
 func (s *Subject) checkStore(ctx context.Context) []Check {
 	info := s.Store.Info()
-	if err := host.CheckDatabase(ctx, info.Path); err != nil {
+	size, unsafe := fileSizes(info.Path), []string(nil)
+	if db, ok := s.Store.(*postgres.Store); ok {
+		srv, err := db.Server(ctx)
+		if err != nil {
+			return []Check{Failed("store", err)}
+		}
+		size, unsafe = srv.Bytes, srv.Unsafe
+	} else if err := host.CheckDatabase(ctx, info.Path); err != nil {
 		return []Check{Failed("store", err)}
 	}
 	var n int64
@@ -90,7 +100,12 @@ func (s *Subject) checkStore(ctx context.Context) []Check {
 	if err != nil {
 		return []Check{Failed("store", err)}
 	}
-	return []Check{okf("store", "%s, schema %d, %d tasks, %s", info.Path, info.Schema, n, text.Size(fileSizes(info.Path)))}
+	out := []Check{okf("store", "%s, schema %d, %d tasks, %s", s.Place, info.Schema, n, text.Size(size))}
+	if len(unsafe) > 0 {
+		out = append(out, warnf("store", "set them on in postgresql.conf and restart the server",
+			"%s: what was acknowledged may be lost with the server's host", strings.Join(unsafe, ", ")))
+	}
+	return out
 }
 
 // fileSizes is what the store's own files take.
@@ -212,8 +227,20 @@ func (s *Subject) checkRuns(ctx context.Context) []Check {
 	return out
 }
 
+// disk is a directory on the disk of what the store and its commands write here.
+func (s *Subject) disk() string {
+	if s.Place.Path != "" {
+		return filepath.Dir(s.Place.Path)
+	}
+	dir := s.Runs
+	for _, err := os.Stat(dir); err != nil && filepath.Dir(dir) != dir; _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
 func (s *Subject) checkDisk(context.Context) []Check {
-	free, total, err := host.FreeSpace(filepath.Dir(s.Path))
+	free, total, err := host.FreeSpace(s.disk())
 	switch {
 	case err != nil:
 		return []Check{warnf("disk", "", "free space is not known: %v", err)}
