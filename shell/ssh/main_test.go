@@ -274,15 +274,20 @@ func (h *host) sftp(s server.Session) {
 	h.run(s, exec.Command(hostExe, "sftp-server")) // a process of its own, as anywhere
 }
 
-// serving returns the directory of the process that serves on the host, open.
-func (h *host) serving() (*os.File, error) {
-	return os.Open(filepath.Join(h.home, ".local", "state", "outlive", "ssh", hostSum[:16]))
+// servers returns the processes that serve on the host, one for each version of the
+// program, which are those that hold a lock.
+func (h *host) servers() (pids []int) {
+	locks, _ := filepath.Glob(filepath.Join(h.home, ".local", "state", "outlive", "ssh", "*", "lock"))
+	for _, lock := range locks {
+		pids = append(pids, serverIn(filepath.Dir(lock))...)
+	}
+	return pids
 }
 
-// servers returns the process that serves on the host, which is who holds its lock; 0
-// means that it is about to listen or to end.
-func (h *host) servers() (pids []int) {
-	dir, err := h.serving()
+// serverIn returns the process that serves in a directory; 0 means that it is about to
+// listen or to end.
+func serverIn(path string) (pids []int) {
+	dir, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
