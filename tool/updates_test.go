@@ -220,7 +220,10 @@ func TestE31_UpdatesThatNeverEnd(t *testing.T) {
 func TestE32_ReceiptsNameNoFormat(t *testing.T) {
 	t.Parallel()
 	custom := func(ctx context.Context, w *stream.Writer, _ struct{}, updates iter.Seq2[tool.Update, error]) error {
-		for u := range updates {
+		for u, err := range updates {
+			if err != nil {
+				return err
+			}
 			if _, err := w.Append(ctx, work.Part{ID: u.ID, Media: "text/plain", Data: []byte("custom " + u.Text + "\n")}); err != nil {
 				return err
 			}
