@@ -141,6 +141,8 @@ type op struct {
 	own   bool      // err is fn's answer to committed facts: it stands whatever becomes of the batch
 	more  int       // rounds of More
 	since time.Time // when it was first blocked
+	alone bool      // it runs alone, from retry on
+	retry time.Time
 	state opState
 }
 

@@ -66,8 +66,22 @@ func (d *stub) Rollback() { d.staged = nil }
 // together runs n updates in one batch and returns their errors.
 func together(t *testing.T, d *stub, n int, fn func(i int, tx store.Tx) error) []error {
 	t.Helper()
-	d.tasks = make(map[task.ID]*task.Record)
-	e := batch.New(d, new(batch.Hub), batch.Options{})
+	return gathered(t, d, batch.Options{}, n, fn)
+}
+
+// keeper is a driver that keeps tasks as a stub does.
+type keeper interface {
+	batch.Driver
+	clear()
+}
+
+func (d *stub) clear() { d.tasks = make(map[task.ID]*task.Record) }
+
+// gathered runs n updates in one batch of any driver.
+func gathered(t *testing.T, d keeper, o batch.Options, n int, fn func(i int, tx store.Tx) error) []error {
+	t.Helper()
+	d.clear()
+	e := batch.New(d, new(batch.Hub), o)
 	release := e.Hold()
 	errs := make([]error, n)
 	var wg sync.WaitGroup

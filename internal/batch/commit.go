@@ -27,13 +27,13 @@ func (e *Executor) loop(context.Context) {
 	answered := 0
 	for {
 		e.gather(answered)
-		ops = append(ops[:0], again...)
-		again = again[:0]
+		var alone, rest []*op
+		ops, alone, rest = due(again, ops[:0], time.Now())
 		e.mu.Lock()
 		if e.holds == 0 {
 			ops = e.takeLocked(ops)
 		}
-		if len(ops) == 0 {
+		if len(ops)+len(alone)+len(rest) == 0 {
 			e.active = false
 			if e.idle != nil {
 				close(e.idle)
@@ -44,7 +44,16 @@ func (e *Executor) loop(context.Context) {
 		}
 		e.mu.Unlock()
 		answered = len(ops)
-		again = e.process(ops, again)
+		again = rest
+		if len(ops) > 0 {
+			again = e.process(ops, again)
+		}
+		for _, o := range alone {
+			again = e.process([]*op{o}, again)
+		}
+		if answered+len(alone) == 0 || answered > 0 && len(again) == answered {
+			time.Sleep(blockedPause) // nobody got on
+		}
 		clear(ops)
 	}
 }
@@ -83,7 +92,7 @@ func (e *Executor) process(ops, again []*op) []*op {
 			return e.around(blocked, free, held, again)
 		}
 	}
-	if len(done) == 1 || wholeBatch(err) && !isAgain(err) {
+	if len(done) == 1 || wholeBatch(err) && blocked == nil && !isAgain(err) {
 		for _, o := range done {
 			if !o.own {
 				o.err = err

@@ -311,6 +311,9 @@ func (d *driver) Commit() error {
 const insertCommit = `INSERT INTO outlive_commit (origin, n) VALUES ($1, $2)`
 
 func (d *driver) flushError(err error) error {
+	if codeOf(err) == codeLocked { // a row that somebody else is making
+		return &batch.BlockedError{Err: classify(err)}
+	}
 	if lostRace(err) || gone(err) {
 		return &batch.AgainError{Err: classify(err)}
 	}

@@ -125,7 +125,8 @@ func said(err error) string {
 
 // classify gives what the server said its kind.
 func classify(err error) error {
-	if err == nil || fault.KindOf(err) != fault.Unknown {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) {
 		return err
 	}
 	var e *pgconn.PgError
