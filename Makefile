@@ -10,7 +10,7 @@ MODULES := $(patsubst %/,%,$(sort $(dir $(wildcard go.mod cmd/*/go.mod adapter/*
 # The race detector needs a C compiler.
 RACE    := $(if $(shell command -v $$($(GO) env CC) 2>/dev/null),-race,)
 
-.PHONY: build test lint fmt fuzz shell-sweep tidy api sim sim-mutants session-race crash crash-mutants
+.PHONY: build test lint fmt fuzz shell-sweep tidy api sim sim-mutants session-race crash crash-mutants postgres postgres-mutants
 
 build: ## the binary, ./outlive
 	$(GO) build -o outlive ./cmd/outlive
@@ -62,6 +62,16 @@ crash: ## kill real processes and check what is left; N=200 rounds, SEED=... and
 
 crash-mutants: ## take out one safeguard at a time: the crash harness must report violations
 	@cd cmd/outlive && $(GO) run ./internal/crash -mutants -seed $(or $(SEED),0)
+
+postgres: ## kill, stop and restart PostgreSQL under the load of two instances; N=100 times each
+	$(GO) test ./store/postgres -run 'TestServerDies|TestCrash' -count=1 -timeout 0 -postgres.rounds $(or $(N),100) -v | grep -v -e '^=== '
+
+POSTGRES_MUTANTS := mutant_nolock mutant_noguard mutant_noresolve
+postgres-mutants: ## take out one safeguard of the PostgreSQL store at a time: its tests must notice
+	@for m in $(POSTGRES_MUTANTS); do \
+		if $(GO) test -tags $$m ./store/postgres -run 'TestStore/(LostUpdate|Peers)|TestNameTakenOnce|TestAnswerLost' -count=1 >/dev/null 2>&1; \
+		then echo "$$m: NOT NOTICED"; exit 1; else echo "$$m: noticed"; fi; \
+	done
 
 nested: ## kill a parent of background commands and check what becomes of their notices; N=200, SEED=... and ROUND=... repeat
 	@$(GO) run ./examples/nested/internal/kill -n $(or $(N),200) -seed $(or $(SEED),0) -round $(or $(ROUND),0) -tags '$(TAGS)'

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -76,27 +77,29 @@ func whyNot(dsn string, err error) string {
 	return "it cannot be parsed"
 }
 
-// Redact returns a store URL without its password, to be shown.
+// Redact returns a store URL without its password, to be shown and used again.
 func Redact(dsn string) string {
 	c, err := parse(dsn)
 	if err != nil {
 		return "postgres:..."
 	}
-	u := url.URL{Scheme: "postgres", Host: c.pg.Host, Path: "/" + c.pg.Database}
-	if c.pg.User != "" {
-		u.User = url.User(c.pg.User)
+	if u, err := url.Parse(dsn); err == nil && u.Scheme != "" && strings.Contains(dsn, "://") {
+		if u.User != nil {
+			u.User = url.User(u.User.Username())
+		}
+		q := u.Query()
+		for _, secret := range []string{"password", "sslpassword"} {
+			q.Del(secret)
+		}
+		u.RawQuery = q.Encode()
+		return u.String()
 	}
-	if strings.HasPrefix(c.pg.Host, "/") {
-		u.Host, u.RawQuery = "", "host="+c.pg.Host
-	}
-	if c.pg.Port != 5432 && u.Host != "" {
-		u.Host = fmt.Sprintf("%s:%d", c.pg.Host, c.pg.Port)
-	} else if c.pg.Port != 5432 {
-		u.RawQuery += fmt.Sprintf("&port=%d", c.pg.Port)
-	}
+	u := url.URL{Scheme: "postgres", User: url.User(c.pg.User), Path: "/" + c.pg.Database}
+	q := url.Values{"host": {c.pg.Host}, "port": {strconv.Itoa(int(c.pg.Port))}}
 	if path := c.pg.RuntimeParams["search_path"]; path != "" {
-		u.RawQuery = strings.TrimPrefix(u.RawQuery+"&search_path="+url.QueryEscape(path), "&")
+		q.Set("search_path", path)
 	}
+	u.RawQuery = q.Encode()
 	return u.String()
 }
 

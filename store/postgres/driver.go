@@ -171,7 +171,7 @@ const (
 
 // lock returns the statements that lock the wanted rows, always in the same order.
 func (d *driver) lock(w *wanted, how string, rows *batch.Rows, held map[string]bool, blocked *[]store.Key) (list []query) {
-	if len(w.guards) > 0 {
+	if len(w.guards) > 0 && guarded {
 		guards := intColumn()
 		for _, n := range slices.Sorted(maps.Keys(w.guards)) {
 			guards.int(n)
@@ -193,9 +193,13 @@ func (d *driver) lock(w *wanted, how string, rows *batch.Rows, held map[string]b
 			return
 		}
 		slices.Sort(ids)
+		update := ` FOR UPDATE` + how
+		if !locking {
+			update = ""
+		}
 		ours := make(map[string]bool)
 		list = append(list, query{
-			sql:  `SELECT ` + columns + ` FROM ` + table + ` WHERE ` + key + ` = ANY($1::bytea[]) ORDER BY ` + key + ` FOR UPDATE` + how,
+			sql:  `SELECT ` + columns + ` FROM ` + table + ` WHERE ` + key + ` = ANY($1::bytea[]) ORDER BY ` + key + update,
 			args: with().column(bytesOf(ids)), scan: func(r row) error {
 				if how == lockSkip {
 					ours[r.text(0)] = true
@@ -294,6 +298,9 @@ func (d *driver) Commit() error {
 	if err != nil && !committed {
 		if !gone(err) {
 			return d.flushError(err)
+		}
+		if !resolves {
+			return &batch.AgainError{Err: classify(err)}
 		}
 		if err := d.resolve(err); err != nil {
 			return err

@@ -6,6 +6,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -23,6 +24,8 @@ import (
 	"github.com/outlive-dev/outlive/store/storetest"
 	"github.com/outlive-dev/outlive/task"
 )
+
+var rounds = flag.Int("postgres.rounds", 2, "how often the server is ended in each way")
 
 func TestCrash(t *testing.T) {
 	const url = "OUTLIVE_TEST_CRASH_URL" // of the store that this process and those that are killed share
@@ -129,8 +132,7 @@ func TestServerDies(t *testing.T) {
 		}
 	}
 	progress("at first")
-	const rounds = 3
-	for range rounds {
+	for range *rounds {
 		for _, end := range []struct {
 			name string
 			do   func() error
@@ -165,7 +167,7 @@ func TestServerDies(t *testing.T) {
 		}
 		acked, unknown, failed = acked+w.acked.Load(), unknown+len(w.unknown), failed+len(w.failed)
 	}
-	t.Logf("%d ends of the server, %d acknowledged, %d unknown, %d refused, none lost", 3*rounds, acked, unknown, failed)
+	t.Logf("%d ends of the server, %d acknowledged, %d unknown, %d refused, none lost", 3**rounds, acked, unknown, failed)
 }
 
 // hold keeps a lock by a connection of its own.

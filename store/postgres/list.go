@@ -6,7 +6,6 @@ package postgres
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -78,6 +77,12 @@ func (w *where) and(term string, value func(*args)) {
 	w.terms = append(w.terms, fmt.Sprintf(term, len(w.args.values)))
 }
 
+// limit ends a query with a number of rows.
+func (w *where) limit(n int) string {
+	w.args.int(int64(n))
+	return fmt.Sprintf(" ORDER BY id DESC LIMIT $%d", len(w.args.values))
+}
+
 func (w *where) String() string { return strings.Join(w.terms, " AND ") }
 
 // filter adds what columns tell.
@@ -109,7 +114,7 @@ func (v *view) page(f *store.Filter, before string, limit int) ([]task.Record, e
 	}
 	w := below(before)
 	w.filter(f)
-	return v.records(`SELECT body FROM outlive_task WHERE `+w.String()+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit), w.args)
+	return v.records(`SELECT body FROM outlive_task WHERE `+w.String()+w.limit(limit), w.args)
 }
 
 // recentPage is how many of the newest tasks are looked through for unfinished
@@ -121,7 +126,7 @@ const recentPage = 1000
 func (v *view) unfinished(f *store.Filter, before string, limit int) ([]task.Record, error) {
 	if limit <= recentPage/2 {
 		w := below(before)
-		from := `SELECT * FROM outlive_task WHERE ` + w.String() + ` ORDER BY id DESC LIMIT ` + strconv.Itoa(recentPage)
+		from := `SELECT * FROM outlive_task WHERE ` + w.String() + w.limit(recentPage)
 		list, err := v.filtered(f, w, from, limit)
 		if err != nil || len(list) == limit {
 			return list, err
@@ -149,7 +154,7 @@ func (v *view) filtered(f *store.Filter, w *where, from string, limit int) ([]ta
 	inner := len(w.terms)
 	w.filter(f)
 	outer := where{terms: append([]string{"true"}, w.terms[inner:]...)}
-	return v.records(`SELECT body FROM (`+from+`) AS t WHERE `+outer.String()+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit), w.args)
+	return v.records(`SELECT body FROM (`+from+`) AS t WHERE `+outer.String()+w.limit(limit), w.args)
 }
 
 // Find looks through all ids for an ending, but in their index, not in the rows.
@@ -165,7 +170,7 @@ func (v *view) Find(part string, limit int) ([]task.Record, error) {
 	return v.records(`SELECT body FROM outlive_task WHERE id IN (
 		SELECT id FROM outlive_task WHERE `+w.String()+`
 		UNION SELECT id FROM outlive_task WHERE substring(id FROM greatest(length(id) - length($1) + 1, 1)) = $1
-		UNION SELECT id FROM outlive_task WHERE name = $1 AND name IS NOT NULL) ORDER BY id DESC LIMIT `+strconv.Itoa(batch.PageSize(limit)), w.args)
+		UNION SELECT id FROM outlive_task WHERE name = $1 AND name IS NOT NULL)`+w.limit(batch.PageSize(limit)), w.args)
 }
 
 func (v *view) Children(parent, after task.ID, limit int) ([]task.Record, error) {

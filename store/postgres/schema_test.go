@@ -110,7 +110,7 @@ func TestNoPasswordInErrors(t *testing.T) {
 			t.Errorf("Redact = %s", got)
 		}
 	}
-	if got, want := postgres.Redact("postgres://u:p@h:5433/d?sslmode=disable&search_path=s"), "postgres://u@h:5433/d?search_path=s"; got != want {
+	if got, want := postgres.Redact("postgres://u:p@h:5433/d?sslmode=disable&search_path=s&password=p"), "postgres://u@h:5433/d?search_path=s&sslmode=disable"; got != want {
 		t.Errorf("Redact = %s, want %s", got, want)
 	}
 	if u, err := url.Parse(postgres.Redact("host=/tmp user=u dbname=d password=p")); err != nil || u.Query().Get("host") != "/tmp" {

@@ -1,0 +1,8 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !mutant_nolock
+
+package postgres
+
+const locking = true

@@ -1,0 +1,9 @@
+// Copyright 2026 The outlive authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build mutant_nolock
+
+package postgres
+
+// locking is a safeguard less: rows are read and not locked.
+const locking = false
