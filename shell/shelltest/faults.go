@@ -91,7 +91,7 @@ func testReadOnly(h *harness) {
 
 // testMany has more commands at once than there are processors.
 func testMany(h *harness) {
-	n := 40
+	n := min(200, repeat(40))
 	if testing.Short() {
 		n = 10
 	}
