@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/outlive-dev/outlive/cmd/outlive/internal/host"
@@ -59,14 +60,38 @@ func (f *far) dir(cwd string) string {
 	return path.Join(f.Dir, cwd)
 }
 
-// environ is the environment of a command there: the host's own, the caller's terminal,
-// and what was asked for.
-func (f *far) environ(tty bool, more []string) []string {
+// environ is the environment of a command there: the host's own, what this process's
+// says of anything but this machine, the caller's terminal, and what was asked for.
+func (f *far) environ(clean, tty bool, more []string) []string {
 	env := shell.CleanEnviron(f.Environ, tty)
+	if !clean {
+		env = host.Overlay(env, portable(os.Environ()))
+	}
 	if t := os.Getenv("TERM"); tty && t != "" {
 		env = append(env, "TERM="+t)
 	}
 	return host.Overlay(env, more)
+}
+
+// portable leaves out what says something of this machine, or of this login.
+func portable(environ []string) []string {
+	own := map[string]bool{}
+	for _, kv := range shell.CleanEnviron(environ, true) {
+		name, _, _ := strings.Cut(kv, "=")
+		own[name] = true
+	}
+	for _, name := range []string{"TERM", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "MAIL", "DISPLAY", "LS_COLORS"} {
+		own[name] = true
+	}
+	var out []string
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		if !own[name] && !slices.ContainsFunc([]string{"SSH_", "XDG_", "DBUS_", "LD_", "WAYLAND_", "OUTLIVE_"}, begins) {
+			out = append(out, kv)
+		}
+	}
+	return out
 }
 
 // openBackend opens a backend by its runs directory, or its URL.

@@ -92,7 +92,7 @@ func (a *app) retry(ctx context.Context, old task.Record) error {
 		}
 		switch {
 		case spec.Environ && a.far != nil:
-			loan.Environ = a.far.environ(spec.TTY != nil, nil)
+			loan.Environ = a.far.environ(false, spec.TTY != nil, nil)
 		case spec.Environ:
 			loan.Environ = host.Overlay(os.Environ(), nil)
 		}

@@ -66,9 +66,10 @@ func (a *app) runCommand() *cobra.Command {
 			"Ctrl-Q leaves it, outlive attach comes back. When it ends, what it left in the background\n" +
 			"is hung up, as by any terminal that closes.\n\n" +
 			"With --backend ssh://HOST it runs on that host, in the URL's directory (default: the home\n" +
-			"there) and with the host's environment and umask; --cwd and --env add to those. The key of\n" +
-			"the host must be known, keys are those of the agent and of ~/.ssh; the URL may name files:\n" +
-			"?identity=FILE&known_hosts=FILE, and &exe=FILE, this program built for that host.\n\n" +
+			"there), with the host's umask, PATH, HOME and the like, and otherwise with this environment;\n" +
+			"--clean-env keeps that here. The key of the host must be known, keys are those of the agent\n" +
+			"and of ~/.ssh; the URL may name files: ?identity=FILE&known_hosts=FILE, and &exe=FILE, this\n" +
+			"program built for that host.\n\n" +
 			"With --session it is a turn of a conversation: it waits, here, until the turn before it\n" +
 			"has ended, and does not start if it is interrupted meanwhile.",
 		Example: "  outlive run --detach-after 30s -- make test\n  outlive run -d -- ./server\n  outlive run -c 'sleep 5 && echo done'\n  outlive run --backend ssh://build@ci/srv/app -- make test",
@@ -151,9 +152,9 @@ func (a *app) runTask(cmd *cobra.Command, f runFlags, args []string) error {
 	}
 	loan := &command.Loan{Attached: !f.detached, Backend: f.backend}
 	switch { // values travel by pipe and are stored nowhere
-	case a.far != nil && !f.tty && len(f.env) == 0: // the host's own
+	case a.far != nil && f.cleanEnv && !f.tty && len(f.env) == 0: // the host's own
 	case a.far != nil:
-		spec.Environ, loan.Environ = true, a.far.environ(f.tty, f.env)
+		spec.Environ, loan.Environ = true, a.far.environ(f.cleanEnv, f.tty, f.env)
 	case !f.cleanEnv:
 		spec.Environ, loan.Environ = true, host.Overlay(os.Environ(), f.env)
 	case len(f.env) > 0:
