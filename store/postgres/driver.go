@@ -19,7 +19,7 @@ import (
 	"github.com/outlive-dev/outlive/task"
 )
 
-// driver is the committer's side: the one writing connection and what it knows. A
+// driver is a committer's side: its connection and what it knows. A
 // batch takes two round trips: BEGIN with all locks and reads, and all writes with
 // COMMIT and the notification.
 //
@@ -35,7 +35,7 @@ type driver struct {
 	stuck map[string]time.Time // rows that somebody holds for long, and until when that is believed
 	now   time.Time            // the server's clock of this transaction
 	floor time.Time            // no commit is before it
-	last  time.Time            // of the newest commit here
+	shard int64                // of the counters
 
 	extra   map[task.ID][]byte // members of bodies this version does not know, of this transaction
 	present map[store.Key]bool // invocations and sessions that have a row
@@ -68,7 +68,7 @@ func (d *driver) Begin() (time.Time, error) {
 	d.staged, d.writes = nil, nil
 	clear(d.extra)
 	clear(d.present)
-	return d.last, nil
+	return d.s.newest.get(), nil
 }
 
 // clock is the time of the transaction: the server's after all locks were granted, and
@@ -78,8 +78,10 @@ func (d *driver) clock() time.Time {
 	if d.s.opts.Clock != nil {
 		now = d.s.opts.Clock()
 	}
-	if now.Before(d.floor) {
-		return d.floor
+	for _, floor := range []time.Time{d.floor, d.s.newest.get()} {
+		if now.Before(floor) {
+			now = floor
+		}
 	}
 	return now
 }
@@ -188,12 +190,13 @@ func (d *driver) lock(w *wanted, how string, rows *batch.Rows, held map[string]b
 		}
 		list = append(list, q)
 	}
+	mode := ` FOR UPDATE`
 	add := func(kind byte, ids []string, table, key, columns string, scan func(row) error) {
 		if len(ids) == 0 {
 			return
 		}
 		slices.Sort(ids)
-		update := ` FOR UPDATE` + how
+		update := mode + how
 		if !locking {
 			update = ""
 		}
@@ -245,11 +248,15 @@ func (d *driver) lock(w *wanted, how string, rows *batch.Rows, held map[string]b
 		rows.Sessions[task.SessionID(k.A)] = s
 		return err
 	})
+	if !w.changes {
+		mode = ` FOR SHARE`
+	}
 	add(rowWorker, w.workers, "outlive_worker", "id", "id, body", func(r row) error {
 		v, _, err := read(r[1], d.s.codecs.worker)
 		rows.Workers[task.WorkerID(r.text(0))] = v
 		return err
 	})
+	mode = ` FOR UPDATE`
 	add(rowInvocation, w.invocations, "outlive_invocation", "key", "key, task, digest, expires", func(r row) error {
 		key := r.text(0)
 		d.present[store.InvocationKey(key)] = true
@@ -272,7 +279,7 @@ func (d *driver) guard(kind store.KeyKind, name string) int64 {
 // Commit implements [batch.Driver].
 func (d *driver) Commit() error {
 	d.s.fail.hit(failBeforeWrite)
-	d.commit++
+	d.commit = d.s.numbers.Add(1)
 	list := slices.Concat(
 		[]query{{sql: insertCommit, args: with().int(d.s.origin).int(d.commit)}},
 		d.writes,
@@ -307,9 +314,8 @@ func (d *driver) Commit() error {
 		}
 	}
 	d.open = false
-	d.last = d.staged.Now
-	d.s.newest.Store(d.last.UnixMicro())
-	d.seen(d.last)
+	d.s.newest.put(d.staged.Now)
+	d.seen(d.staged.Now)
 	d.s.fail.hit(failAfterCommit)
 	d.prune()
 	return nil

@@ -369,3 +369,95 @@ func TestNameTakenOnce(t *testing.T) {
 		}
 	}
 }
+
+// Both committers of a store are at work on rows that all updates need: none is lost, and
+// those of one key keep their order.
+func TestTwoCommitters(t *testing.T) {
+	t.Parallel()
+	st := openAt(t, migrated(t), postgres.Options{})
+	const goroutines, each = 300, 5
+	var wg sync.WaitGroup
+	for i := range goroutines {
+		wg.Go(func() {
+			own := task.ID(fmt.Sprint("t", i))
+			for n := range int64(each) {
+				err := st.Update(context.Background(), []store.Key{store.TaskKey(own), store.TaskKey("all"), store.WorkerKey("w")}, func(tx store.Tx) error {
+					for _, id := range []task.ID{own, "all"} {
+						r, _ := tx.Task(id)
+						if id == own && r.Revision != n {
+							t.Errorf("update %d of %s finds revision %d", n, own, r.Revision)
+						}
+						r.ID, r.State, r.Revision = id, task.Pending, r.Revision+1
+						tx.PutTask(r)
+					}
+					w, _ := tx.Worker("w")
+					w.ID, w.Epoch = "w", w.Epoch+1
+					tx.PutWorker(w)
+					return nil
+				})
+				if err != nil {
+					t.Errorf("Update = %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := st.View(t.Context(), func(v store.View) error {
+		r, _, err := v.Task("all")
+		if err != nil {
+			return err
+		}
+		w, _, err := v.Worker("w")
+		if r.Revision != goroutines*each || w.Epoch != goroutines*each {
+			t.Errorf("the shared rows counted %d and %d of %d updates", r.Revision, w.Epoch, goroutines*each)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two instances change a worker's row, which others only read: they take turns.
+func TestWorkerChangedByTwo(t *testing.T) {
+	t.Parallel()
+	dsn := migrated(t)
+	stores := []*postgres.Store{openAt(t, dsn, postgres.Options{}), openAt(t, dsn, postgres.Options{})}
+	const each = 50
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		st := stores[i%2]
+		wg.Go(func() {
+			for n := range each {
+				keys := []store.Key{store.WorkerKey("w")}
+				if i >= 4 {
+					keys = append(keys, store.StreamKey(journal.StreamID(fmt.Sprint(i))))
+				}
+				err := st.Update(context.Background(), keys, func(tx store.Tx) error {
+					w, _ := tx.Worker("w")
+					if i >= 4 {
+						tx.Append(journal.Entry{Stream: journal.StreamID(fmt.Sprint(i)), Kind: "k", Attempt: w.Epoch})
+						return nil
+					}
+					w.ID, w.Epoch = "w", w.Epoch+1
+					tx.PutWorker(w)
+					return nil
+				})
+				if err != nil {
+					t.Errorf("Update %d of %d = %v", n, i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := stores[0].View(t.Context(), func(v store.View) error {
+		w, _, err := v.Worker("w")
+		if w.Epoch != 4*each {
+			t.Errorf("the row was changed %d times, want %d", w.Epoch, 4*each)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d updates in %v", 8*each, time.Since(start))
+}

@@ -83,7 +83,7 @@ func (d *driver) count(by map[task.State]int64) {
 	}
 	if states.n > 0 {
 		d.write(`INSERT INTO outlive_count AS c (shard, state, tasks) SELECT $1, state, tasks FROM unnest($2::bytea[], $3::int8[]) AS u(state, tasks)
-			ON CONFLICT (shard, state) DO UPDATE SET tasks = c.tasks + excluded.tasks`, with().int(d.s.shard).column(&states).column(&numbers))
+			ON CONFLICT (shard, state) DO UPDATE SET tasks = c.tasks + excluded.tasks`, with().int(d.shard).column(&states).column(&numbers))
 	}
 }
 
@@ -442,7 +442,7 @@ func (d *driver) putClock(s *batch.Staging) {
 // all of it is one statement, run by the server.
 func (d *driver) forget(s *batch.Staging) error {
 	for _, f := range s.Forgets {
-		d.write(forgetTask, with().bytes(string(f.Task)).int(int64(f.Rows)).int(d.s.shard).
+		d.write(forgetTask, with().bytes(string(f.Task)).int(int64(f.Rows)).int(d.shard).
 			column(bytesOf([]task.AlarmKind{task.AlarmDeadline, task.AlarmRetention, store.TimerCascade})))
 	}
 	return nil

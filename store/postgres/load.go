@@ -17,6 +17,7 @@ type wanted struct {
 	need                                                     map[store.Key]bool
 	streams, inboxes, names, queues, ckeys, watched, targets []string
 	held                                                     []string
+	changes                                                  bool // workers' rows are to change
 	events, parts, inputs, tickets, deliveries               []store.Key
 	guards                                                   map[int64][]store.Key  // advisory locks
 	locking                                                  map[string][]store.Key // keys by the row that guards them: kind and id
@@ -79,6 +80,7 @@ func (d *driver) want(keys []store.Key, rows *batch.Rows) *wanted {
 			rows.Inboxes[id] = batch.Inbox{}
 		case store.KindWorker:
 			once(&w.workers, rowWorker, k.A, k)
+			w.changes = w.changes || k.B != ""
 			rows.Workers[task.WorkerID(k.A)] = nil
 		case store.KindInvocation:
 			once(&w.invocations, rowInvocation, k.A, k)

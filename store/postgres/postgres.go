@@ -58,7 +58,7 @@ type Options struct {
 	Doorbell Doorbell
 	// Clock replaces the server's clock, for tests. Defaults to the server's.
 	Clock func() time.Time
-	// Queue is how many updates may wait for the committer. Defaults to 8192.
+	// Queue is how many updates may wait for each of two committers. Defaults to 8192.
 	Queue int
 	// Patience is how long an update waits for a place in the queue, or for rows that
 	// another instance holds. Defaults to 10 s.
@@ -98,10 +98,10 @@ type Store struct {
 	channel string
 	codecs  *codecs
 	fail    failpoint
-	newest  atomic.Int64 // the newest commit's time here, in microseconds
+	newest  clock
 	hub     batch.Hub
-	driver  *driver
-	exec    *batch.Executor
+	lanes   lanes
+	numbers atomic.Int64 // of commits
 	bell    doorbell
 	readers readers
 	group   lifecycle.Group
@@ -111,6 +111,20 @@ type Store struct {
 }
 
 var _ store.Store = (*Store)(nil)
+
+// clock is the time of the newest commit here, in microseconds.
+type clock struct{ n atomic.Int64 }
+
+func (c *clock) get() time.Time { return time.UnixMicro(c.n.Load()).UTC() }
+
+func (c *clock) put(t time.Time) {
+	for {
+		have := c.n.Load()
+		if t.UnixMicro() <= have || c.n.CompareAndSwap(have, t.UnixMicro()) {
+			return
+		}
+	}
+}
 
 // Open opens the store in the database of a URL. It does not wait for a server that is
 // down, and leaves the schema alone: see [Migrate].
@@ -161,10 +175,7 @@ func (s *Store) open(ctx context.Context) error {
 	s.readers.slots = make(chan struct{}, s.opts.Readers)
 	s.readers.put(c)
 	s.fail.arm(os.Getenv("OUTLIVE_FAILPOINT"))
-	s.driver = newDriver(s)
-	s.exec = batch.New(s.driver, &s.hub, batch.Options{
-		Clock: s.driver.clock, Epoch: s.info.Epoch, Queue: s.opts.Queue, Patience: s.opts.Patience,
-	})
+	s.lanes.init(s)
 	return nil
 }
 
@@ -189,11 +200,6 @@ func (s *Store) greet(ctx context.Context, c *conn, steps []migration) error {
 	return nil
 }
 
-// Update implements [store.Store].
-func (s *Store) Update(ctx context.Context, keys []store.Key, fn func(store.Tx) error) error {
-	return s.exec.Update(ctx, keys, fn)
-}
-
 // Changes implements [store.Store].
 func (s *Store) Changes(ctx context.Context) iter.Seq[store.Hint] {
 	return func(yield func(store.Hint) bool) {
@@ -206,28 +212,19 @@ func (s *Store) Changes(ctx context.Context) iter.Seq[store.Hint] {
 // Info implements [store.Store].
 func (s *Store) Info() store.Info { return s.info }
 
-// Hold waits for the batch in flight and keeps the next from starting until
-// release is called, so that a process can be stopped without holding rows.
-func (s *Store) Hold() (release func()) { return s.exec.Hold() }
-
-// Idle reports whether no update is in flight or waits.
-func (s *Store) Idle() bool { return s.exec.Idle() }
-
-// Stats counts this process's commits, each one sync, and the updates they carried.
-func (s *Store) Stats() (commits, updates int64) {
-	st := s.exec.Stats()
-	return st.Commits, st.Updates
-}
-
 // Close implements [store.Store].
 func (s *Store) Close() error {
 	s.closing.Do(func() {
-		s.exec.Close()
+		for _, l := range s.lanes.list {
+			l.exec.Close()
+		}
 		s.hub.Close()
 		s.readers.close()
 		s.cancel()
 		_ = s.group.Stop(context.Background()) //nolint:forbidigo // what runs ends with the hub and the context
-		s.driver.close()
+		for _, l := range s.lanes.list {
+			l.driver.close()
+		}
 	})
 	return nil
 }

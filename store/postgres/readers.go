@@ -170,7 +170,7 @@ func (v *view) clock(r row) error {
 	if v.s.opts.Clock != nil {
 		v.now = v.s.opts.Clock().UTC().Truncate(time.Microsecond)
 	}
-	for _, floor := range []time.Time{r.time(1), time.UnixMicro(v.s.newest.Load()).UTC()} {
+	for _, floor := range []time.Time{r.time(1), v.s.newest.get()} {
 		if v.now.Before(floor) {
 			v.now = floor
 		}
