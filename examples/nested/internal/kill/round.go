@@ -96,7 +96,7 @@ func (r *round) process(ctx context.Context, s strike) (killed bool, err error) 
 	err = c.Run()
 	var x *exec.ExitError
 	switch {
-	case err == nil:
+	case err == nil, c.ProcessState != nil && c.ProcessState.Success(): // in the instant in which it was to be killed
 		return false, nil
 	case errors.As(err, &x) && x.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL: //nolint:errcheck,forcetypeassert // what Linux has
 		where := s.point
