@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -35,7 +36,6 @@ type driver struct {
 	stuck map[string]time.Time // rows that somebody holds for long, and until when that is believed
 	now   time.Time            // the server's clock of this transaction
 	floor time.Time            // no commit is before it
-	shard int64                // of the counters
 
 	extra   map[task.ID][]byte // members of bodies this version does not know, of this transaction
 	present map[store.Key]bool // invocations and sessions that have a row
@@ -47,7 +47,7 @@ type driver struct {
 }
 
 func newDriver(s *Store) *driver {
-	return &driver{s: s, stuck: make(map[string]time.Time), extra: make(map[task.ID][]byte), present: make(map[store.Key]bool)}
+	return &driver{s: s, pruned: firstPrune(), stuck: make(map[string]time.Time), extra: make(map[task.ID][]byte), present: make(map[store.Key]bool)}
 }
 
 // stuckFor is how long a row that somebody held for long is not waited for.
@@ -364,12 +364,15 @@ func (d *driver) resolve(lost error) error {
 	}
 }
 
-// pruneEvery is how often the rows of old commits are removed. They are asked for
-// within Options.Wait of the commit, and by polls a quarter of a second later.
+// pruneEvery is how often rows of old commits are removed and counts added up. The rows
+// are asked for within Options.Wait of the commit, and by polls a moment later.
 const (
 	pruneEvery  = 10 * time.Second
 	keptCommits = 2 * time.Minute
 )
+
+// firstPrune spreads the first time over many processes, of which most live shorter.
+func firstPrune() time.Time { return time.Now().Add(-rand.N(pruneEvery)) }
 
 func (d *driver) prune() {
 	if d.c == nil || time.Since(d.pruned) < pruneEvery {
@@ -380,6 +383,10 @@ func (d *driver) prune() {
 		sql: `DELETE FROM outlive_commit WHERE ctid = ANY(ARRAY(SELECT ctid FROM outlive_commit WHERE at < clock_timestamp() - make_interval(secs => $1)
 			ORDER BY xid LIMIT 10000 FOR UPDATE SKIP LOCKED))`,
 		args: with().float(keptCommits.Seconds()),
+	}, query{
+		sql: `WITH old AS (DELETE FROM outlive_count WHERE ctid = ANY(ARRAY(SELECT ctid FROM outlive_count LIMIT 30000 FOR UPDATE SKIP LOCKED))
+			RETURNING state, tasks)
+			INSERT INTO outlive_count (tasks, state) SELECT sum(tasks), state FROM old GROUP BY state HAVING sum(tasks) <> 0`,
 	})
 }
 

@@ -82,8 +82,7 @@ func (d *driver) count(by map[task.State]int64) {
 		}
 	}
 	if states.n > 0 {
-		d.write(`INSERT INTO outlive_count AS c (shard, state, tasks) SELECT $1, state, tasks FROM unnest($2::bytea[], $3::int8[]) AS u(state, tasks)
-			ON CONFLICT (shard, state) DO UPDATE SET tasks = c.tasks + excluded.tasks`, with().int(d.shard).column(&states).column(&numbers))
+		d.write(`INSERT INTO outlive_count (tasks, state) SELECT * FROM unnest($1::int8[], $2::bytea[])`, with().column(&numbers).column(&states))
 	}
 }
 
@@ -442,7 +441,7 @@ func (d *driver) putClock(s *batch.Staging) {
 // all of it is one statement, run by the server.
 func (d *driver) forget(s *batch.Staging) error {
 	for _, f := range s.Forgets {
-		d.write(forgetTask, with().bytes(string(f.Task)).int(int64(f.Rows)).int(d.shard).
+		d.write(forgetTask, with().bytes(string(f.Task)).int(int64(f.Rows)).
 			column(bytesOf([]task.AlarmKind{task.AlarmDeadline, task.AlarmRetention, store.TimerCascade})))
 	}
 	return nil
@@ -466,7 +465,6 @@ const forgetTask = `WITH
 	di AS (DELETE FROM outlive_input WHERE ctid = ANY(ARRAY(SELECT ctid FROM i))),
 	dk AS (DELETE FROM outlive_ticket WHERE ctid = ANY(ARRAY(SELECT ctid FROM k))),
 	dob AS (DELETE FROM outlive_observer WHERE ctid = ANY(ARRAY(SELECT ctid FROM o))),
-	dt AS (DELETE FROM outlive_timer WHERE subject = $1 AND kind = ANY($4::bytea[]) AND EXISTS (SELECT FROM last)),
+	dt AS (DELETE FROM outlive_timer WHERE subject = $1 AND kind = ANY($3::bytea[]) AND EXISTS (SELECT FROM last)),
 	gone AS (DELETE FROM outlive_task WHERE id IN (SELECT id FROM last) RETURNING state)
-	INSERT INTO outlive_count AS c (shard, state, tasks) SELECT $3, state, -1 FROM gone
-	ON CONFLICT (shard, state) DO UPDATE SET tasks = c.tasks + excluded.tasks`
+	INSERT INTO outlive_count (tasks, state) SELECT -1, state FROM gone`

@@ -42,7 +42,6 @@ func (l *lanes) init(s *Store) {
 	l.ways = make(map[store.Key]*way)
 	for i := range l.list {
 		d := newDriver(s)
-		d.shard = s.shard*int64(len(l.list)) + int64(i)
 		l.list[i] = &lane{driver: d, exec: batch.New(d, &s.hub, batch.Options{
 			Clock: d.clock, Epoch: s.info.Epoch, Queue: s.opts.Queue, Patience: s.opts.Patience,
 		})}

@@ -5,6 +5,7 @@ package postgres
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -182,11 +183,15 @@ func (v *view) Children(parent, after task.ID, limit int) ([]task.Record, error)
 }
 
 // pendingSQL lists the pending tasks of every (executor, priority) group that are due,
-// from the head of each, without those that a full queue or a busy key holds back.
-const pendingSQL = `SELECT t.body FROM unnest($1::bytea[], $2::int8[]) AS g(exec, prio) CROSS JOIN LATERAL (
-	SELECT body FROM outlive_task WHERE p_exec = g.exec AND p_prio = g.prio AND p_due <= $3 AND p_exec IS NOT NULL
-		AND (g.prio = $4 OR queue IS NULL OR queue <> ALL($5::bytea[])) AND (g.prio = $4 OR ckey IS NULL OR ckey <> ALL($6::bytea[]))
-	ORDER BY p_due, id LIMIT $7) AS t`
+// from the head of each, without those that a full queue or a busy key holds back. A
+// group's first row says its due time whether or not it is held back.
+const (
+	pendingSQL = `SELECT t.body FROM unnest($1::bytea[], $2::int8[], $3::timestamptz[]) AS g(exec, prio, low) CROSS JOIN LATERAL (
+		SELECT body FROM outlive_task WHERE p_exec = g.exec AND p_prio = g.prio AND p_due >= g.low AND p_due <= $4 AND p_exec IS NOT NULL
+			AND (g.prio = $5 OR queue IS NULL OR queue <> ALL($6::bytea[])) AND (g.prio = $5 OR ckey IS NULL OR ckey <> ALL($7::bytea[]))
+		ORDER BY p_due, id LIMIT $8) AS t`
+	firstSQL = `SELECT p_due FROM outlive_task WHERE p_exec = $1 AND p_prio = $2 AND p_due <= $3 AND p_exec IS NOT NULL ORDER BY p_due LIMIT 1`
+)
 
 // Pending takes the head of every (executor, priority) group and merges them: the
 // index has each group in order of due time, so that neither a long backlog nor
@@ -197,17 +202,23 @@ func (v *view) Pending(q store.PendingQuery) ([]task.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	exec, prio := bytesColumn(), intColumn()
+	exec, prio, low := bytesColumn(), intColumn(), timeColumn()
 	for _, g := range groups {
-		if len(q.Executors) == 0 || slices.Contains(q.Executors, g.executor) {
-			exec.string(g.executor)
-			prio.int(g.priority)
+		if len(q.Executors) > 0 && !slices.Contains(q.Executors, g.executor) {
+			continue
 		}
+		from, err := v.floor(g, q.Now)
+		if err != nil {
+			return nil, err
+		}
+		exec.string(g.executor)
+		prio.int(g.priority)
+		low.time(from)
 	}
 	if exec.n == 0 {
 		return nil, nil
 	}
-	found, err := v.records(pendingSQL, with().column(&exec).column(&prio).time(q.Now).int(stopPriority).
+	found, err := v.records(pendingSQL, with().column(&exec).column(&prio).column(&low).time(q.Now).int(stopPriority).
 		column(bytesOf(q.FullQueues)).column(bytesOf(q.BusyKeys)).int(int64(limit)))
 	if err != nil {
 		return nil, err
@@ -224,29 +235,84 @@ func (v *view) Pending(q store.PendingQuery) ([]task.Record, error) {
 	return list, nil
 }
 
+// floor returns the due time that a group's claims begin at.
+func (v *view) floor(g group, now time.Time) (time.Time, error) {
+	from, all := v.s.floors.from(g)
+	if !all {
+		return from, nil
+	}
+	first, began := now, time.Now()
+	err := v.read(query{sql: firstSQL, args: with().bytes(g.executor).int(g.priority).time(now), scan: func(r row) error {
+		first = r.time(0)
+		return nil
+	}})
+	if err == nil {
+		v.s.floors.looked(g, first, time.Since(began))
+	}
+	return dawnOfDue, err
+}
+
 type group struct {
 	executor string
 	priority int64
 }
 
-// groups skips through the index of pending tasks from one (executor, priority) to the
-// next.
-func (v *view) groups() (list []group, err error) {
-	err = v.read(query{sql: groupsSQL, scan: func(r row) error {
-		if !r.null(0) {
-			list = append(list, group{r.text(0), r.int(1)})
+// groups returns every (executor, priority) that has pending tasks, and maybe some that
+// had: those that are remembered, and what is in the index between them.
+func (v *view) groups() ([]group, error) {
+	known, ok := v.s.floors.groups()
+	if !ok {
+		began := time.Now()
+		known, err := v.readGroups(query{sql: groupsSQL})
+		if err == nil {
+			v.s.floors.learn(known, time.Since(began))
 		}
+		return known, err
+	}
+	for {
+		found, err := v.readGroups(between(known))
+		if err != nil || len(found) == 0 {
+			return known, err
+		}
+		known = v.s.floors.meet(append(found, known...))
+	}
+}
+
+func (v *view) readGroups(q query) (list []group, err error) {
+	q.scan = func(r row) error {
+		list = append(list, group{r.text(0), r.int(1)})
 		return nil
-	}})
+	}
+	err = v.read(q)
 	return list, err
 }
 
+// groupsSQL skips through the index of pending tasks from one group to the next.
 const groupsSQL = `WITH RECURSIVE g AS (
 	(SELECT p_exec, p_prio FROM outlive_task WHERE p_exec IS NOT NULL ORDER BY p_exec, p_prio LIMIT 1)
 	UNION ALL
 	SELECT n.p_exec, n.p_prio FROM g CROSS JOIN LATERAL (
 		SELECT p_exec, p_prio FROM outlive_task WHERE p_exec IS NOT NULL AND (p_exec, p_prio) > (g.p_exec, g.p_prio) ORDER BY p_exec, p_prio LIMIT 1) AS n)
 	SELECT p_exec, p_prio FROM g`
+
+// between asks for the first group in every gap between sorted ones.
+func between(known []group) query {
+	lowExec, highExec, lowPrio, highPrio := bytesColumn(), bytesColumn(), intColumn(), intColumn()
+	low := group{"", math.MinInt64} // no executor has an empty key
+	for _, high := range append(slices.Clone(known), group{strings.Repeat("\xff", 16), math.MaxInt64}) {
+		lowExec.string(low.executor)
+		lowPrio.int(low.priority)
+		highExec.string(high.executor)
+		highPrio.int(high.priority)
+		low = high
+	}
+	return query{
+		sql: `SELECT n.p_exec, n.p_prio FROM unnest($1::bytea[], $2::int8[], $3::bytea[], $4::int8[]) AS k(low_exec, low_prio, high_exec, high_prio)
+			CROSS JOIN LATERAL (SELECT p_exec, p_prio FROM outlive_task WHERE p_exec IS NOT NULL AND (p_exec, p_prio) > (k.low_exec, k.low_prio)
+			AND (p_exec, p_prio) < (k.high_exec, k.high_prio) ORDER BY p_exec, p_prio LIMIT 1) AS n`,
+		args: with().column(&lowExec).column(&lowPrio).column(&highExec).column(&highPrio),
+	}
+}
 
 func (v *view) NextDue(now time.Time) (time.Time, bool, error) {
 	groups, err := v.groups()

@@ -94,7 +94,6 @@ type Store struct {
 	cfg     *config
 	info    store.Info
 	origin  int64 // of this store's commits and notifications
-	shard   int64 // of the counters
 	channel string
 	codecs  *codecs
 	fail    failpoint
@@ -104,6 +103,7 @@ type Store struct {
 	numbers atomic.Int64 // of commits
 	bell    doorbell
 	readers readers
+	floors  floors
 	group   lifecycle.Group
 	ctx     context.Context // ends with Close, when nothing is in flight any more
 	cancel  context.CancelFunc
@@ -184,10 +184,7 @@ func (s *Store) greet(ctx context.Context, c *conn, steps []migration) error {
 	if err := checkServer(c); err != nil {
 		return err
 	}
-	have, info, err := version(ctx, c, steps, durable, query{sql: `SELECT nextval('outlive_shard')`, scan: func(r row) error {
-		s.shard = r.int(0)
-		return nil
-	}})
+	have, info, err := version(ctx, c, steps, durable)
 	if err != nil {
 		return err
 	}

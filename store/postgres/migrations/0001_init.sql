@@ -52,14 +52,13 @@ CREATE INDEX outlive_task_parent ON outlive_task (parent, id) WHERE parent IS NO
 CREATE INDEX outlive_task_held ON outlive_task (parent) WHERE r_epoch = -1;
 CREATE INDEX outlive_task_session ON outlive_task (session, id) WHERE session IS NOT NULL;
 
--- Every instance counts in a shard of its own.
+-- How many tasks came into a state, or left it; the sum is their number. Commits add
+-- rows, and rows are added up now and then: none is changed in the hot path, so that
+-- old versions which a long snapshot keeps are in nobody's way.
 CREATE TABLE outlive_count (
-  shard bigint NOT NULL,
-  state bytea  NOT NULL,
   tasks bigint NOT NULL,
-  PRIMARY KEY (shard, state)
-) WITH (fillfactor = 50);
-CREATE SEQUENCE outlive_shard MAXVALUE 256 CYCLE;
+  state bytea  NOT NULL
+);
 
 -- Entries lie in the order they were appended, all streams mixed.
 CREATE TABLE outlive_entry (
