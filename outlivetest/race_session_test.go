@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/outlive-dev/outlive"
 	"github.com/outlive-dev/outlive/fault"
@@ -214,6 +215,12 @@ func parents() work.Executor {
 					return work.Retry("spawn", err.Error())
 				}
 				kids = append(kids, kid)
+				if i == 0 { // its end may come first
+					select {
+					case <-time.After(450 * time.Microsecond):
+					case <-ctx.Done():
+					}
+				}
 			}
 			row, err := a.Ticket(ctx, "kids")
 			if err != nil || row.Open() {
