@@ -317,7 +317,7 @@ func (d *Dispatcher) startHere(tx store.Tx, id task.ID, lease task.Lease) (task.
 	if !ok {
 		return task.Record{}, apply.ErrNoTask
 	}
-	if !r.StopOnly() {
+	if r.State == task.Pending && !r.StopOnly() { // else it is refused for what it is
 		if r.Queue != "" {
 			if q := tx.Queue(r.Queue); q.Paused || q.Limit > 0 && tx.Running(r.Queue) >= q.Limit {
 				return r, errFullQueue
