@@ -278,18 +278,18 @@ func (d *driver) guard(kind store.KeyKind, name string) int64 {
 
 // Commit implements [batch.Driver].
 func (d *driver) Commit() error {
-	d.s.fail.hit(failBeforeWrite)
+	d.s.fail.Hit(batch.FailBeforeWrite)
 	d.commit = d.s.numbers.Add(1)
 	list := slices.Concat(
 		[]query{{sql: insertCommit, args: with().int(d.s.origin).int(d.commit)}},
 		d.writes,
 	)
-	if d.s.fail.armed() {
+	if d.s.fail.Armed() {
 		if err := d.c.run(d.s.ctx, list...); err != nil {
 			return d.flushError(err)
 		}
 		list = nil
-		d.s.fail.hit(failAfterWrite)
+		d.s.fail.Hit(batch.FailAfterWrite)
 	}
 	committed := false
 	list = append(list, query{sql: "COMMIT", done: func(tag pgconn.CommandTag) { committed = tag.String() == "COMMIT" }})
@@ -316,7 +316,7 @@ func (d *driver) Commit() error {
 	d.open = false
 	d.s.newest.put(d.staged.Now)
 	d.seen(d.staged.Now)
-	d.s.fail.hit(failAfterCommit)
+	d.s.fail.Hit(batch.FailAfterCommit)
 	d.prune()
 	return nil
 }

@@ -6,52 +6,18 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 
+	"github.com/outlive-dev/outlive/internal/batch"
 	"github.com/outlive-dev/outlive/store"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
-
-// migration is one step forward of the schema.
-type migration struct {
-	version int
-	name    string
-	sql     string
-	sum     string
-}
-
-// migrations returns all steps, in order.
-func migrations() ([]migration, error) {
-	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	list := make([]migration, len(names))
-	for i, file := range names {
-		sql, err := migrationFiles.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		name := strings.TrimSuffix(path.Base(file), ".sql")
-		version, err := strconv.Atoi(name[:4])
-		if err != nil || version != i+1 {
-			return nil, fmt.Errorf("migration %s is out of order", file)
-		}
-		sum := sha256.Sum256(sql)
-		list[i] = migration{version, name, string(sql), hex.EncodeToString(sum[:])}
-	}
-	return list, nil
-}
 
 const migrationTable = `CREATE TABLE IF NOT EXISTS outlive_migrations (
   version bigint      PRIMARY KEY,
@@ -78,7 +44,7 @@ func Migrate(ctx context.Context, dsn string) (from, to int, err error) {
 }
 
 func migrate(ctx context.Context, dsn string) (from, to int, err error) {
-	steps, err := migrations()
+	steps, err := batch.Migrations(migrationFiles)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -107,7 +73,7 @@ func migrate(ctx context.Context, dsn string) (from, to int, err error) {
 
 // step takes the next step, unless somebody else just did, and returns the version it
 // leaves.
-func step(ctx context.Context, c *conn, steps []migration) (to int, err error) {
+func step(ctx context.Context, c *conn, steps []batch.Migration) (to int, err error) {
 	list := c.begin("")
 	list = append(list,
 		query{sql: `SELECT set_config('lock_timeout', '10s', true)`},
@@ -126,21 +92,21 @@ func step(ctx context.Context, c *conn, steps []migration) (to int, err error) {
 	}
 	m := steps[to]
 	// Several statements at once are only taken without values.
-	if _, err := c.pg.Exec(ctx, m.sql).ReadAll(); err != nil {
-		return to, fmt.Errorf("migration %s: %w", m.name, migrationError(ctx, c, err))
+	if _, err := c.pg.Exec(ctx, m.SQL).ReadAll(); err != nil {
+		return to, fmt.Errorf("migration %s: %w", m.Name, migrationError(ctx, c, err))
 	}
 	list = nil
-	if m.version == 1 {
+	if m.Version == 1 {
 		list = append(list, query{
 			sql:  `INSERT INTO outlive_meta (one, id, epoch, clock) VALUES (true, $1, 1, clock_timestamp())`,
 			args: with().text(rand.Text()),
 		})
 	}
 	list = append(list,
-		query{sql: `INSERT INTO outlive_migrations (version, name, sum) VALUES ($1, $2, $3)`, args: with().int(int64(m.version)).text(m.name).text(m.sum)},
+		query{sql: `INSERT INTO outlive_migrations (version, name, sum) VALUES ($1, $2, $3)`, args: with().int(int64(m.Version)).text(m.Name).text(m.Sum)},
 		query{sql: "COMMIT"},
 	)
-	return m.version, interrupted(ctx, c.run(ctx, list...))
+	return m.Version, interrupted(ctx, c.run(ctx, list...))
 }
 
 // migrationError says what a user needs who may not make tables.
@@ -182,11 +148,11 @@ func checkServer(c *conn) error {
 
 // version reads which schema the database has and the store's identity, and more in the
 // same go.
-func version(ctx context.Context, c *conn, steps []migration, more ...query) (have int, info store.Info, err error) {
+func version(ctx context.Context, c *conn, steps []batch.Migration, more ...query) (have int, info store.Info, err error) {
 	var foreign error
 	list := append([]query{{sql: `SELECT version, name, sum FROM outlive_migrations ORDER BY version`, scan: func(r row) error {
 		have = int(r.int(0))
-		if have >= 1 && have <= len(steps) && steps[have-1].sum != r.text(2) {
+		if have >= 1 && have <= len(steps) && steps[have-1].Sum != r.text(2) {
 			foreign = fmt.Errorf("%w: its migration %s is not this version's", ErrForeign, r.text(1))
 		}
 		return nil

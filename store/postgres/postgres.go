@@ -96,7 +96,7 @@ type Store struct {
 	origin  int64 // of this store's commits and notifications
 	channel string
 	codecs  *codecs
-	fail    failpoint
+	fail    batch.Failpoint
 	newest  clock
 	hub     batch.Hub
 	lanes   lanes
@@ -156,7 +156,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	steps, err := migrations()
+	steps, err := batch.Migrations(migrationFiles)
 	if err != nil {
 		return err
 	}
@@ -174,13 +174,13 @@ func (s *Store) open(ctx context.Context) error {
 	s.bell.s = s
 	s.readers.slots = make(chan struct{}, s.opts.Readers)
 	s.readers.put(c)
-	s.fail.arm(os.Getenv("OUTLIVE_FAILPOINT"))
+	s.fail.Arm(os.Getenv("OUTLIVE_FAILPOINT"))
 	s.lanes.init(s)
 	return nil
 }
 
 // greet finds out whom it talks to.
-func (s *Store) greet(ctx context.Context, c *conn, steps []migration) error {
+func (s *Store) greet(ctx context.Context, c *conn, steps []batch.Migration) error {
 	if err := checkServer(c); err != nil {
 		return err
 	}

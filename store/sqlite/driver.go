@@ -133,7 +133,7 @@ func (d *driver) run(sql string) error {
 
 // Commit implements [batch.Driver].
 func (d *driver) Commit() error {
-	d.s.fail.hit(failAfterWrite)
+	d.s.fail.Hit(batch.FailAfterWrite)
 	if err := d.run(`COMMIT`); err != nil {
 		return d.commitError(err)
 	}
@@ -142,7 +142,7 @@ func (d *driver) Commit() error {
 	d.writes++
 	d.seen = d.writes
 	d.known.Store(d.writes)
-	d.s.fail.hit(failAfterCommit)
+	d.s.fail.Hit(batch.FailAfterCommit)
 	d.s.ckpt.wrote(d)
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 // Flush implements [batch.Driver].
 func (d *driver) Flush(s *batch.Staging) error {
-	d.s.fail.hit(failBeforeWrite)
+	d.s.fail.Hit(batch.FailBeforeWrite)
 	d.flushed = true
 	for _, step := range []func(*batch.Staging) error{
 		d.putTasks, d.putEntries, d.putTails, d.putInputs, d.putWorkers, d.putRest, d.putMail, d.putMeta,

@@ -6,18 +6,13 @@ package sqlite
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/outlive-dev/outlive/internal/batch"
 	"github.com/outlive-dev/outlive/store"
 
 	lib "modernc.org/sqlite/lib"
@@ -25,37 +20,6 @@ import (
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
-
-// migration is one step forward of the schema.
-type migration struct {
-	version int
-	name    string
-	sql     string
-	sum     string
-}
-
-// migrations returns all steps, in order.
-func migrations() ([]migration, error) {
-	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
-	if err != nil {
-		return nil, err
-	}
-	list := make([]migration, len(names))
-	for i, file := range names {
-		sql, err := migrationFiles.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		name := strings.TrimSuffix(path.Base(file), ".sql")
-		version, err := strconv.Atoi(name[:4])
-		if err != nil || version != i+1 {
-			return nil, fmt.Errorf("migration %s is out of order", file)
-		}
-		sum := sha256.Sum256(sql)
-		list[i] = migration{version, name, string(sql), hex.EncodeToString(sum[:])}
-	}
-	return list, nil
-}
 
 const migrationTable = `CREATE TABLE IF NOT EXISTS outlive_migrations (
   version INTEGER PRIMARY KEY,
@@ -82,7 +46,7 @@ func (s *Store) checkpointPragmas() string {
 //  4. Read the version again, copy the file unless it is fresh, and migrate.
 //  5. Go on with byteOpen shared.
 func (s *Store) prepare(context.Context) error {
-	steps, err := migrations()
+	steps, err := batch.Migrations(migrationFiles)
 	if err != nil {
 		return err
 	}
@@ -179,12 +143,12 @@ func (s *Store) logEmpty() bool {
 
 // checkSums compares the steps that were taken with those this version has.
 func checkSums(c *conn) error {
-	steps, err := migrations()
+	steps, err := batch.Migrations(migrationFiles)
 	if err != nil {
 		return err
 	}
 	return c.run(`SELECT version, name, sum FROM outlive_migrations`, func(st *stmt) error {
-		if n := st.colInt(0); n >= 1 && n <= int64(len(steps)) && steps[n-1].sum != st.colText(2) {
+		if n := st.colInt(0); n >= 1 && n <= int64(len(steps)) && steps[n-1].Sum != st.colText(2) {
 			return fmt.Errorf("%w: its migration %s is not this version's", ErrForeign, st.colText(1))
 		}
 		return nil
@@ -223,7 +187,7 @@ func (s *Store) versionOn(c *conn) (int, error) {
 }
 
 // migrate runs while nobody else has the file open.
-func (s *Store) migrate(steps []migration) error {
+func (s *Store) migrate(steps []batch.Migration) error {
 	c, err := s.connect()
 	if err != nil {
 		return err
@@ -249,14 +213,14 @@ func (s *Store) migrate(steps []migration) error {
 	for _, m := range steps[have:] {
 		if err := s.step(c, m); err != nil {
 			_ = c.exec(`ROLLBACK`)
-			return fmt.Errorf("migration %s: %w", m.name, err)
+			return fmt.Errorf("migration %s: %w", m.Name, err)
 		}
 	}
 	_, err = s.versionOn(c)
 	return err
 }
 
-func (s *Store) step(c *conn, m migration) error {
+func (s *Store) step(c *conn, m batch.Migration) error {
 	now := micros(s.opts.Clock())
 	if err := s.patiently("write lock", func() error { return c.exec(`BEGIN IMMEDIATE`) }); err != nil {
 		return err
@@ -264,16 +228,16 @@ func (s *Store) step(c *conn, m migration) error {
 	if err := c.exec(migrationTable); err != nil {
 		return err
 	}
-	if err := c.exec(m.sql); err != nil {
+	if err := c.exec(m.SQL); err != nil {
 		return err
 	}
-	if m.version == 1 {
+	if m.Version == 1 {
 		err := c.run(`INSERT INTO outlive_meta (one, id, epoch, clock, writes) VALUES (1, ?, 1, ?, 0)`, nil, rand.Text(), now)
 		if err != nil {
 			return err
 		}
 	}
-	err := c.run(`INSERT INTO outlive_migrations (version, name, sum, at) VALUES (?, ?, ?, ?)`, nil, m.version, m.name, m.sum, now)
+	err := c.run(`INSERT INTO outlive_migrations (version, name, sum, at) VALUES (?, ?, ?, ?)`, nil, m.Version, m.Name, m.Sum, now)
 	if err != nil {
 		return err
 	}

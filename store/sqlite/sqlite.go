@@ -107,7 +107,7 @@ type Store struct {
 	readOnly bool
 	sealed   bool // read-only without a log: the file cannot change
 	turn     *turnstile
-	fail     failpoint
+	fail     batch.Failpoint
 	codecs   *codecs
 	hub      batch.Hub
 	driver   *driver
@@ -144,7 +144,7 @@ func (s *Store) open(ctx context.Context, path string) (err error) {
 	s.driver = newDriver(s)
 	s.ckpt.s, s.bell.s = s, s
 	s.readers.init(s)
-	s.fail.arm(os.Getenv("OUTLIVE_FAILPOINT"))
+	s.fail.Arm(os.Getenv("OUTLIVE_FAILPOINT"))
 	if err := ctx.Err(); err != nil {
 		return err
 	}
